@@ -1,0 +1,38 @@
+"""How images are varied: in batches, on their device, each image by its own random draw."""
+
+from onpro.augment.color import ColorJitter, grayscale
+from onpro.augment.crop import CropAugmentation
+from onpro.augment.dvc import DvcAugmentation
+from onpro.augment.mixup import mix
+from onpro.augment.normalise import Normalise
+from onpro.augment.ocm import OcmAugmentation
+from onpro.augment.pipeline import NAMES, Augmentation, Chain, build, on_pixels
+from onpro.augment.rotation import (
+    check_rotation,
+    interleaved_labels,
+    interleaved_rotations,
+    rotated_labels,
+    rotations,
+)
+from onpro.augment.scr import ScrAugmentation
+
+__all__ = [
+    "NAMES",
+    "Augmentation",
+    "Chain",
+    "ColorJitter",
+    "CropAugmentation",
+    "DvcAugmentation",
+    "Normalise",
+    "OcmAugmentation",
+    "ScrAugmentation",
+    "build",
+    "check_rotation",
+    "grayscale",
+    "interleaved_labels",
+    "interleaved_rotations",
+    "mix",
+    "on_pixels",
+    "rotated_labels",
+    "rotations",
+]

@@ -1,0 +1,88 @@
+"""Augmentations by name, and their combinations."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from onpro.augment.crop import CropAugmentation
+from onpro.augment.dvc import DvcAugmentation
+from onpro.augment.normalise import Normalise
+from onpro.augment.ocm import OcmAugmentation
+from onpro.augment.scr import ScrAugmentation
+from onpro.errors import unknown
+
+
+class Augmentation(Protocol):
+    """A random variation of a batch of images; each call draws anew.
+
+    Images (n, 3, h, w) are float32; the generator lives on their device and is the only source
+    of randomness.
+    """
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """The varied images, in the shape and scale of the given ones."""
+        ...
+
+
+def unchanged(images: Tensor, generator: torch.Generator) -> Tensor:
+    """The images as they are; draws nothing."""
+    return images
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One augmentation after the other."""
+
+    parts: tuple[Augmentation, ...]
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """The images after all parts, first to last."""
+        for part in self.parts:
+            images = part(images, generator)
+        return images
+
+
+@dataclass(frozen=True)
+class OnPixels:
+    """An augmentation made for pixels of 0…1, used on normalised images."""
+
+    augmentation: Augmentation
+    normalise: Normalise
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Back to pixels, varied, normalised again."""
+        return self.normalise(self.augmentation(self.normalise.inverse(images), generator))
+
+
+def on_pixels(augmentation: Augmentation, normalise: Normalise) -> Augmentation:
+    """The augmentation, made for pixels of 0…1, for images that are already normalised."""
+    return OnPixels(augmentation, normalise)
+
+
+_BUILDERS: dict[str, Callable[[Normalise], Augmentation]] = {
+    "none": lambda _: unchanged,
+    "ocm": lambda _: OcmAugmentation(),
+    "crop": lambda normalise: CropAugmentation(fill=normalise.black),
+    "scr": lambda normalise: on_pixels(ScrAugmentation(), normalise),
+    "dvc": lambda normalise: on_pixels(DvcAugmentation(), normalise),
+}
+
+NAMES: tuple[str, ...] = tuple(_BUILDERS)
+"""Every name `build` knows."""
+
+
+def build(name: str, normalise: Normalise) -> Augmentation:
+    """The augmentation of that name for images normalised like that.
+
+    Names joined by "+" are applied from left to right: the paper gives some methods their own
+    augmentation on top of the common one, as in "scr+ocm".
+    """
+    names = name.split("+")
+    for part in names:
+        if part not in _BUILDERS:
+            raise unknown("augmentation", part, _BUILDERS)
+    parts = tuple(_BUILDERS[part](normalise) for part in names)
+    return parts[0] if len(parts) == 1 else Chain(parts)

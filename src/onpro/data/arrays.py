@@ -1,0 +1,142 @@
+"""Images that are in memory already, as NumPy arrays or torch tensors."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from onpro.data.imageset import ImageSet, Split, Triple, measure
+
+Array = npt.NDArray[Any] | Tensor
+Labels = npt.NDArray[Any] | Tensor | Sequence[Any]
+
+SLACK = 1e-4
+"""How far a float pixel may lie outside 0…1: resizing and rounding overshoot a little."""
+
+
+def from_arrays(
+    train_images: Array,
+    train_labels: Labels,
+    test_images: Array,
+    test_labels: Labels,
+    *,
+    name: str = "arrays",
+    classes: Sequence[str] | None = None,
+    mean: Triple | None = None,
+    std: Triple | None = None,
+) -> ImageSet:
+    """A data set from images in memory.
+
+    Args:
+        train_images: as `as_images` takes them.
+        train_labels: one for each image, of any kind that can be sorted.
+        test_images: of the size of the training images.
+        test_labels: of the kind of the training labels.
+        name: what results call the data set.
+        classes: class names in the order of the classes; labels are then names among them or
+            positions. Default: the distinct training labels, sorted.
+        mean: of each channel of the pixels scaled to 0…1; default: measured on the training images.
+        std: the same for the standard deviation.
+    """
+    train_values, test_values = _values(train_labels), _values(test_labels)
+    names, codes = _classes(train_values, classes)
+    train = _split("training", as_images(train_images), train_values, codes)
+    test = _split("test", as_images(test_images), test_values, codes)
+    measured_mean, measured_std = measure(train.images)
+    return ImageSet(
+        name=name,
+        train=train,
+        test=test,
+        classes=names,
+        mean=measured_mean if mean is None else mean,
+        std=measured_std if std is None else std,
+    )
+
+
+def as_images(images: Array) -> Tensor:
+    """Any usual array of images as uint8 (n, 3, height, width), on the device it was on.
+
+    What is uint8 already may share the memory of the array given.
+
+    Args:
+        images: uint8, or floats in 0…1; (n, height, width, channels), (n, channels, height, width)
+            or grey (n, height, width); 1 or 3 channels.
+    """
+    pixels = images if isinstance(images, Tensor) else _tensor(images)
+    return _as_uint8(_as_nchw(pixels).detach()).contiguous()
+
+
+def _tensor(images: Any) -> Tensor:
+    try:
+        array = np.ascontiguousarray(images)
+        return torch.from_numpy(array if array.flags.writeable else array.copy())
+    except TypeError as error:
+        raise ValueError(f"images must be arrays of numbers: {error}") from error
+
+
+def _as_nchw(pixels: Tensor) -> Tensor:
+    if pixels.ndim == 3 and 0 not in pixels.shape[1:]:
+        return pixels[:, None].expand(-1, 3, -1, -1)
+    if pixels.ndim != 4 or 0 in pixels.shape[1:]:
+        raise ValueError(
+            "images must have the shape (n, height, width, channels), (n, channels, height, width)"
+            f" or (n, height, width), not {tuple(pixels.shape)}"
+        )
+    first, last = pixels.shape[1] in (1, 3), pixels.shape[3] in (1, 3)
+    if first == last:
+        problem = "either side may be the channels" if first else "neither side has 1 or 3 channels"
+        raise ValueError(f"images of shape {tuple(pixels.shape)}: {problem}")
+    pixels = pixels if first else pixels.permute(0, 3, 1, 2)
+    return pixels.expand(-1, 3, -1, -1)
+
+
+def _as_uint8(pixels: Tensor) -> Tensor:
+    if pixels.dtype == torch.uint8:
+        return pixels
+    if not pixels.is_floating_point():
+        raise ValueError(f"images must be uint8 or floats in 0…1, not {pixels.dtype}")
+    pixels = pixels.float()
+    if not bool(((pixels >= -SLACK) & (pixels <= 1 + SLACK)).all()):
+        raise ValueError("images of floats must lie in 0…1; divide pixels in 0…255 by 255")
+    return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+def _values(labels: Labels) -> list[Any]:
+    """Labels as plain Python values."""
+    if isinstance(labels, (np.ndarray, Tensor)):
+        if labels.ndim != 1:
+            raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
+        values: list[Any] = labels.tolist()
+        return values
+    return [label.item() if isinstance(label, np.generic) else label for label in labels]
+
+
+def _classes(
+    values: Iterable[Any], classes: Sequence[str] | None
+) -> tuple[tuple[str, ...], dict[Any, int]]:
+    """Class names, and the class id of each label."""
+    if classes is None:
+        try:
+            known = sorted(set(values))
+        except TypeError as error:
+            raise ValueError(f"labels must be of one kind that can be sorted: {error}") from error
+        return tuple(str(value) for value in known), {value: i for i, value in enumerate(known)}
+    if len(set(classes)) < len(classes):
+        raise ValueError("the names of classes must differ")
+    by_name: dict[Any, int] = {name: i for i, name in enumerate(classes)}
+    return tuple(classes), by_name | {i: i for i in range(len(classes))}
+
+
+def _split(part: str, images: Tensor, values: list[Any], codes: dict[Any, int]) -> Split:
+    if not len(images):
+        raise ValueError(f"there are no {part} images")
+    if len(images) != len(values):
+        raise ValueError(f"there are {len(images)} {part} images but {len(values)} labels")
+    strange = [value for value in values if value not in codes]
+    if strange:
+        raise ValueError(f"the {part} label {strange[0]!r} is not among the classes")
+    labels = torch.tensor([codes[value] for value in values], dtype=torch.int64)
+    return Split(images, labels.to(images.device))

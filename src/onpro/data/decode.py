@@ -1,0 +1,50 @@
+"""From an image file of any kind to a small square of RGB pixels."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from onpro.errors import UserError
+
+
+def decode(path: Path, size: int) -> Tensor:
+    """Read an image file as uint8 (3, size, size).
+
+    The image is turned upright as its EXIF data say and becomes RGB. It is resized once, with
+    antialiasing, so that its shorter side fits, and cropped in the middle: it stays undistorted.
+    """
+    try:
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image)
+            square = ImageOps.fit(_rgb(upright), (size, size), Image.Resampling.BILINEAR)
+    except Image.DecompressionBombError as error:
+        raise UserError(
+            f"the image {path} has more pixels than any image needs; make it smaller or remove it."
+        ) from error
+    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+        raise UserError(
+            f"the image {path} cannot be read ({error}); replace or remove it."
+        ) from error
+    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB; what is transparent becomes white."""
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no known range")
+    if image.mode.startswith("I"):
+        return _from_sixteen_bits(image)
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    paint = image.convert("RGBA")
+    paper = Image.new("RGBA", paint.size, "white")
+    return Image.alpha_composite(paper, paint).convert("RGB")
+
+
+def _from_sixteen_bits(image: Image.Image) -> Image.Image:
+    """Scale 0…65535 to 0…255, where Pillow's own conversion would clip at 255."""
+    values = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
+    return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")

@@ -1,0 +1,117 @@
+"""What every data source gives: images as uint8, labels, class names, pixel statistics."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from onpro.errors import UserError
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images (n, 3, height, width) as uint8 and their labels (n,) as int64."""
+
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4 or self.images.shape[1] != 3:
+            raise ValueError("images must be uint8 of shape (n, 3, height, width)")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise ValueError("labels must be int64, one for each image")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device) -> "Split":
+        """The same images and labels on another device."""
+        return Split(self.images.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A data set: a training and a test split over the same classes."""
+
+    name: str
+    train: Split
+    test: Split
+    classes: tuple[str, ...]
+    """Class names; a label is a position in this tuple."""
+    mean: Triple
+    """Mean of each colour channel of the pixels scaled to 0…1."""
+    std: Triple
+    """Standard deviation of each colour channel of the pixels scaled to 0…1."""
+
+    def __post_init__(self) -> None:
+        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+            raise ValueError("training and test images differ in size")
+        for split in (self.train, self.test):
+            if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(
+                self.classes
+            ):
+                raise ValueError("a label lies outside the list of classes")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of one image."""
+        channels, height, width = self.train.images.shape[1:]
+        return int(channels), int(height), int(width)
+
+    def limit_per_class(self, count: int) -> "ImageSet":
+        """Only the first `count` training and the first `count` test images of each class."""
+        if count < 1:
+            raise UserError(f"the limit per class must be at least 1, not {count}.")
+        return replace(self, train=_first(self.train, count), test=_first(self.test, count))
+
+    def resized(self, size: int) -> "ImageSet":
+        """The same data as square images of that side, with antialiasing.
+
+        The pixel statistics stay those of the original size: they are published constants for some
+        sources, and resizing hardly moves them.
+        """
+        if self.image_shape[1:] == (size, size):
+            return self
+        return replace(self, train=_resize(self.train, size), test=_resize(self.test, size))
+
+
+def measure(images: Tensor) -> tuple[Triple, Triple]:
+    """Mean and standard deviation of each colour channel of uint8 images (n, 3, height, width).
+
+    Both are of the pixels scaled to 0…1. They come from counts of the 256 values, so that they are
+    exact for any number of images. A channel without any variation gets a deviation of 1: divided
+    by it, it stays a constant.
+    """
+    values = torch.arange(256, dtype=torch.float64) / 255
+    mean, std = [], []
+    for channel in images.cpu().unbind(1):
+        share = torch.bincount(channel.flatten(), minlength=256).double() / channel.numel()
+        centre = (share * values).sum()
+        deviation = float((share * (values - centre).square()).sum().sqrt())
+        mean.append(float(centre))
+        std.append(deviation if deviation > 1e-6 else 1.0)
+    return (mean[0], mean[1], mean[2]), (std[0], std[1], std[2])
+
+
+def _resize(split: Split, size: int) -> Split:
+    """In chunks, because the floats in between take four times the memory of the images."""
+    chunks = [
+        interpolate(chunk.float(), (size, size), mode="bilinear", antialias=True)
+        .round_()
+        .clamp_(0, 255)
+        .to(torch.uint8)
+        for chunk in torch.split(split.images, 1024)
+    ]
+    return Split(torch.cat(chunks), split.labels)
+
+
+def _first(split: Split, count: int) -> Split:
+    if not len(split):
+        return split
+    classes = range(int(split.labels.max()) + 1)
+    keep = torch.cat([(split.labels == k).nonzero()[:count, 0] for k in classes])
+    keep = keep.sort().values
+    return Split(split.images[keep], split.labels[keep])

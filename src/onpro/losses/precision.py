@@ -1,0 +1,35 @@
+"""Losses are computed in float32 whatever the precision of the network."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def float32(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a loss outside autocast, with its half-precision arguments cast up.
+
+    At a similarity near 1, bfloat16 resolves about 0.008; after the division by a temperature
+    of 0.07 that is an error of 0.1 in a logit.
+    """
+
+    @wraps(function)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        device = next(a.device.type for a in args if isinstance(a, Tensor))
+        with torch.autocast(device, enabled=False):
+            return function(
+                *(_cast_up(a) for a in args),  # type: ignore[arg-type] # same types, wider floats
+                **{name: _cast_up(a) for name, a in kwargs.items()},  # type: ignore[arg-type]
+            )
+
+    return inner
+
+
+def _cast_up(value: object) -> object:
+    half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+    return value.float() if half else value  # type: ignore[attr-defined] # a Tensor if half

@@ -1,0 +1,200 @@
+"""The storage of past images, on the device."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onpro.errors import UserError
+
+FieldSpec = tuple[tuple[int, ...], torch.dtype]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """Items taken from a memory: copies, so later writes do not change them."""
+
+    images: Tensor
+    """(n, channels, height, width)"""
+    labels: Tensor
+    """(n,) int64"""
+    slots: Tensor
+    """(n,) int64: where the items were taken from."""
+    fields: dict[str, Tensor] = field(default_factory=dict)
+    """What else was stored with each item, by name, each (n, ...)."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Memory:
+    """A fixed number of slots, each for an image, its label and what a method adds to them.
+
+    Slots fill in order; `fill` says how many hold an item and `seen` how many items have arrived.
+    Both are Python numbers, so that sizes are known without asking the device.
+
+    The storage has one row more than it has slots, the *bin*, at index `capacity`. A policy sends
+    there what it rejects, and so a whole batch is written by one indexed copy, without asking the
+    device how many items were accepted. The bin is never visible and not part of the state.
+
+    Args:
+        capacity: Number of slots.
+        image_shape: Channels, height and width of one image.
+        device: Where everything is stored.
+        dtype: Type of the pixels.
+        extra: Further fields of a slot: name to shape (of one item) and type. A field over classes
+            keeps them in its last dimension, which `grow_field` can widen.
+    """
+
+    fill: int
+    seen: int
+
+    def __init__(
+        self,
+        capacity: int,
+        image_shape: tuple[int, ...],
+        *,
+        device: torch.device | str,
+        dtype: torch.dtype = torch.uint8,
+        extra: Mapping[str, FieldSpec] | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise UserError(f"the memory must hold at least 1 image, not {capacity}.")
+        rows = capacity + 1
+        self.capacity = capacity
+        self.image_shape = tuple(image_shape)
+        self.device = torch.device(device)
+        self.fill = 0
+        self.seen = 0
+        self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
+        self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
+        self._fields = {
+            name: torch.zeros((rows, *shape), dtype=field_dtype, device=device)
+            for name, (shape, field_dtype) in (extra or {}).items()
+        }
+
+    def __len__(self) -> int:
+        return self.fill
+
+    @property
+    def bin(self) -> int:
+        """The index that means "not stored"."""
+        return self.capacity
+
+    @property
+    def free(self) -> int:
+        """Number of slots that hold nothing yet."""
+        return self.capacity - self.fill
+
+    @property
+    def images(self) -> Tensor:
+        """The stored images (fill, channels, height, width), a view."""
+        return self._images[: self.fill]
+
+    @property
+    def labels(self) -> Tensor:
+        """The stored labels (fill,), a view."""
+        return self._labels[: self.fill]
+
+    @property
+    def fields(self) -> dict[str, Tensor]:
+        """The further fields (fill, ...) by name, views."""
+        return {name: stored[: self.fill] for name, stored in self._fields.items()}
+
+    def take(self, slots: Tensor) -> Replay:
+        """The items in the given slots (n,), each of them a filled one."""
+        return Replay(
+            images=self._images.index_select(0, slots),
+            labels=self._labels.index_select(0, slots),
+            slots=slots,
+            fields={name: stored.index_select(0, slots) for name, stored in self._fields.items()},
+        )
+
+    def write(self, slots: Tensor, images: Tensor, labels: Tensor, **fields: Tensor) -> None:
+        """Put items into slots and leave the counters alone.
+
+        Args:
+            slots: (n,) int64. The bin may occur any number of times, any other slot once.
+            images: (n, channels, height, width), of the type of the stored pixels.
+            labels: (n,) int64.
+            **fields: Every further field of the memory, (n, ...); stored without its gradient.
+        """
+        if images.dtype != self._images.dtype:
+            raise ValueError(f"the memory stores {self._images.dtype} pixels, not {images.dtype}")
+        if fields.keys() != self._fields.keys():
+            raise ValueError(
+                f"the memory has the fields {sorted(self._fields)}, not {sorted(fields)}"
+            )
+        self._images.index_copy_(0, slots, images.detach())
+        self._labels.index_copy_(0, slots, labels)
+        for name, values in fields.items():
+            stored = self._fields[name]
+            stored.index_copy_(0, slots, values.detach().to(stored.dtype))
+
+    def advance(self, arrived: int) -> None:
+        """Count items that arrived, the first of which went into the free slots in order."""
+        self.fill = min(self.capacity, self.fill + arrived)
+        self.seen += arrived
+
+    def grow_field(self, name: str, width: int, fill_value: float = 0.0) -> None:
+        """Widen the last dimension of a field, as when a classifier has met new classes.
+
+        Args:
+            name: The field.
+            width: The new size of its last dimension.
+            fill_value: What items stored earlier get in the new columns.
+        """
+        old = self._fields[name]
+        if old.ndim < 2 or width < old.shape[-1]:
+            raise ValueError(
+                f"the field '{name}' of shape {tuple(old.shape[1:])} cannot be {width} wide"
+            )
+        grown = old.new_full((*old.shape[:-1], width), fill_value)
+        grown[..., : old.shape[-1]] = old
+        self._fields[name] = grown
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the filled part, and the counters."""
+        return {
+            "capacity": self.capacity,
+            "seen": self.seen,
+            "images": self.images.clone(),
+            "labels": self.labels.clone(),
+            "fields": {name: stored.clone() for name, stored in self.fields.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become the memory that gave the state; its fields may have grown wider than ours."""
+        images, labels, fields = state["images"], state["labels"], state["fields"]
+        if state["capacity"] != self.capacity:
+            raise ValueError(
+                f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
+            )
+        if tuple(images.shape[1:]) != self.image_shape or images.dtype != self._images.dtype:
+            raise ValueError(
+                f"the state holds {images.dtype} images of shape {tuple(images.shape[1:])}, "
+                f"the memory {self._images.dtype} images of shape {self.image_shape}"
+            )
+        if fields.keys() != self._fields.keys():
+            raise ValueError(
+                f"the state has the fields {sorted(fields)}, the memory {sorted(self._fields)}"
+            )
+        for name, values in fields.items():
+            stored = self._fields[name]
+            if values.shape[1:-1] != stored.shape[1:-1] or values.ndim != stored.ndim:
+                raise ValueError(
+                    f"the field '{name}' of the state has the shape {tuple(values.shape[1:])}, "
+                    f"that of the memory {tuple(stored.shape[1:])}"
+                )
+        self.fill = len(labels)
+        self.seen = state["seen"]
+        self.images.copy_(images)
+        self.labels.copy_(labels)
+        for name, values in fields.items():
+            if values.shape[1:] != self._fields[name].shape[1:]:
+                self._fields[name] = self._fields[name].new_zeros(
+                    (self.capacity + 1, *values.shape[1:])
+                )
+            self.fields[name].copy_(values)

@@ -1,0 +1,293 @@
+"""What all methods share: their place in a run, boundaries, one descent, prediction, state."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from onpro import augment
+from onpro.memory import Memory, retrieval
+from onpro.methods.network import Network
+from onpro.methods.settings import Settings, require
+from onpro.randomness import Generators
+from onpro.streams import Batch
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a method runs: the stream's images and classes, the memory it may use, the device."""
+
+    image_shape: tuple[int, int, int]
+    normalise: augment.Normalise
+    """Makes network input of stored images."""
+    num_classes: int | None = None
+    """Number of classes the stream announces; None: heads grow as classes appear."""
+    memory: int = 200
+    """How many past images may be kept."""
+    seed: int = 0
+    device: torch.device = torch.device("cpu")
+    autocast: torch.dtype | None = None
+    """Half precision of the network in training; None: float32."""
+    channels_last: bool = True
+    """Memory layout of network and images: faster than channels first, equal but for rounding."""
+    compile: bool = False
+    """Compile the encoder's training pass."""
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """Memory layout of network and images."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+
+@dataclass(frozen=True)
+class About:
+    """What a list of methods says about one."""
+
+    name: str
+    title: str
+    paper: str
+    year: int
+    memory: str
+    """What is kept of past data and how it is chosen."""
+    inference: str
+    """How a class is predicted: a linear head, nearest class mean, …"""
+    images_per_step: str
+    """Images through the network in one step, at batches of 10 and 64 replayed images."""
+
+
+@dataclass
+class Progress:
+    """How far a method has come; all of it on the host, so that asking costs no device sync."""
+
+    steps: int = 0
+    task: int = -1
+    """Number of the current task, counted by the method; −1 before the first."""
+    task_open: bool = False
+    announced: int | None = None
+    """What the stream calls the current task."""
+    steps_in_task: int = 0
+    seen: set[int] = field(default_factory=set)
+    """Classes met so far, those of the current batch included."""
+    classes_before_task: int = 0
+    """Number of classes met before the current task began."""
+    images: int = 0
+    """Images that went through the network in training."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return vars(self) | {"seen": sorted(self.seen)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        vars(self).update(state, seen=set(state["seen"]))
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """Anything that can save itself and go on from what was saved."""
+
+    def state_dict(self) -> Any: ...  # noqa: D102 # the class says it
+
+    def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Method(ABC, Generic[S]):
+    """One way to learn from a stream; subclasses say how in `learn`.
+
+    Every attribute that is a tensor or can save itself is part of the state; plain values are
+    rebuilt by the constructor. So a method keeps what changes in tensors, in parts, or in
+    `self.progress`.
+    """
+
+    about: ClassVar[About]
+    settings_type: ClassVar[type[Settings]]
+
+    network: Network
+    optimizer: torch.optim.Optimizer
+    memory: Memory
+
+    def __init__(self, settings: S, context: Context) -> None:
+        settings.check()
+        self.settings = settings
+        self.context = context
+        self.progress = Progress()
+        self.random = Generators(context.seed, context.device)
+        self.scaler = torch.amp.GradScaler(
+            context.device.type, enabled=context.autocast is torch.float16
+        )
+        self.augmentation = augment.build(settings.augmentation, context.normalise)
+
+    # Building blocks of a constructor
+
+    def make_network(self, *, projection: int = 0) -> Network:
+        """The network on the run's device, initialised from the run's seed."""
+        network = Network(
+            self.settings.encoder,
+            self.context.image_shape,
+            self.context.num_classes or 0,
+            projection=projection,
+            seed=self.context.seed,
+        )
+        network.to(self.context.device, memory_format=self.context.layout)  # type: ignore[call-overload] # missing in torch's stubs
+        if self.context.compile:
+            network.encoder.compile(dynamic=False)
+        return network.train()
+
+    def make_memory(self, at_least: int = 1) -> Memory:
+        """An empty memory of the size the run allows."""
+        size = self.context.memory
+        require(
+            size >= at_least,
+            f"a memory of {size} images is too small for {self.about.name}: "
+            f"give at least {at_least}.",
+        )
+        return Memory(size, self.context.image_shape, device=self.context.device)
+
+    # One step
+
+    def observe(self, batch: Batch) -> dict[str, Tensor]:
+        """Learn from one batch; returns the terms of its loss as detached tensors.
+
+        A new task begins where the stream says so or, where it says nothing, with the arrival of
+        a class never seen before.
+        """
+        progress = self.progress
+        if not len(batch.labels):
+            return {}
+        unseen = set(batch.classes) - progress.seen
+        begins = bool(unseen) if batch.task is None else batch.task != progress.announced
+        if begins or not progress.task_open:
+            self.finish_task()
+            progress.task += 1
+            progress.announced = batch.task
+            progress.task_open = True
+            progress.steps_in_task = 0
+            progress.classes_before_task = len(progress.seen)
+        progress.seen |= unseen
+        if max(batch.classes) >= self.network.classes:
+            self.grow(max(batch.classes) + 1)
+        if begins:
+            self.start_task()
+        terms = self.learn(batch)
+        progress.steps += 1
+        progress.steps_in_task += 1
+        return {name: term.detach() for name, term in terms.items()}
+
+    @abstractmethod
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One training step on a batch; returns the terms of its loss."""
+
+    def start_task(self) -> None:
+        """What the method does before the first batch of a task."""
+
+    def end_task(self) -> None:
+        """What the method does when a task is over."""
+
+    def finish_task(self) -> None:
+        """Close the current task, once; the training loop calls this where boundaries are known."""
+        if self.progress.task_open:
+            self.progress.task_open = False
+            self.end_task()
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes nobody announced."""
+        self.network.grow(classes, self.optimizer, self.random["growth"])
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Stored images (n, 3, height, width) as normalised network input."""
+        return self.context.normalise(images)
+
+    def vary(self, images: Tensor) -> Tensor:
+        """T(x): a fresh random augmentation of every image."""
+        return self.augmentation(images, self.random["augmentation"])
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Up to `count` random images of the memory as network input, and their labels."""
+        replay = self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
+        return self.prepare(replay.images), replay.labels
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The precision of the network's training pass."""
+        dtype = self.context.autocast
+        return torch.autocast(self.context.device.type, dtype=dtype, enabled=dtype is not None)
+
+    def encode(self, images: Tensor) -> Tensor:
+        """h = f(x) in training, float32."""
+        self.progress.images += len(images)
+        with self.autocast():
+            features = self.network.features(images.contiguous(memory_format=self.context.layout))
+        return features.float()
+
+    def classify(self, images: Tensor) -> Tensor:
+        """φ(f(x)) in training: logits (n, classes)."""
+        return self.network.classifier(self.encode(images))
+
+    def descend(self, loss: Tensor) -> None:
+        """One optimizer step down the gradient of the loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call] # torch's own
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    # Prediction
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        """Scores (n, classes) of images as stored; the highest is the prediction."""
+        self.network.eval()
+        try:
+            return self.rate(self.prepare(images))
+        finally:
+            self.network.train()
+
+    def rate(self, images: Tensor) -> Tensor:
+        """Scores of network input, in eval mode: the logits of the classifier."""
+        return self.network(images.contiguous(memory_format=self.context.layout))
+
+    def predict(self, images: Tensor) -> Tensor:
+        """The class of each image, (n,)."""
+        return self.scores(images).argmax(dim=1)
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes while the method learns."""
+        state: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                state[name] = value.clone()
+            elif isinstance(value, Stateful):
+                state[name] = value.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, exactly as the method that saved it would have."""
+        classes = len(state["network"]["classifier.bias"])
+        if classes > self.network.classes:
+            self.grow(classes)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, state[name].to(self.context.device))
+            elif isinstance(value, Stateful):
+                value.load_state_dict(state[name])
+
+
+def total(terms: Mapping[str, Tensor]) -> Tensor:
+    """The sum of a loss's terms."""
+    return torch.stack(list(terms.values())).sum()
+
+
+def sgd(
+    parameters: Iterable[Tensor], learning_rate: float, momentum: float, weight_decay: float
+) -> torch.optim.SGD:
+    """Plain SGD, as one fused kernel."""
+    return torch.optim.SGD(
+        parameters, learning_rate, momentum=momentum, weight_decay=weight_decay, fused=True
+    )

@@ -1,0 +1,54 @@
+"""What sees the images: encoders and heads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onpro.errors import UserError, unknown
+from onpro.nn.encoder import Encoder
+from onpro.nn.heads import GrowingLinear
+from onpro.nn.resnet import ResNet18
+from onpro.nn.seeding import seeded
+from onpro.nn.slim import Slim
+
+__all__ = ["ENCODERS", "Encoder", "EncoderKind", "GrowingLinear", "build_encoder", "seeded"]
+
+
+@dataclass(frozen=True)
+class EncoderKind:
+    """An encoder that can be asked for by name."""
+
+    build: Callable[[int], Encoder]
+    """Makes one for images of so many channels."""
+    minimum_side: int
+    """The smallest image side: how many pixels wide one pixel of its last map stands for."""
+
+
+ENCODERS: dict[str, EncoderKind] = {
+    "resnet18": EncoderKind(lambda channels: ResNet18(64, channels), 8),
+    "resnet18-nf20": EncoderKind(lambda channels: ResNet18(20, channels), 8),
+    "resnet18-imagenet": EncoderKind(lambda channels: ResNet18(64, channels, "imagenet"), 32),
+    "slim": EncoderKind(lambda channels: Slim(channels), 4),
+}
+
+
+def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) -> Encoder:
+    """The encoder of this name for images of this shape, on the CPU, its weights from the seed.
+
+    Args:
+        name: A key of `ENCODERS`.
+        image_shape: Channels, height and width.
+        seed: Two encoders of one seed are equal; the global random state is neither read nor moved.
+    """
+    kind = ENCODERS.get(name)
+    if kind is None:
+        raise unknown("encoder", name, ENCODERS)
+    channels, height, width = image_shape
+    if min(height, width) < kind.minimum_side:
+        fitting = [other for other, k in ENCODERS.items() if min(height, width) >= k.minimum_side]
+        raise UserError(
+            f"images of {height}×{width} pixels are too small for the encoder '{name}': "
+            f"take images of at least {kind.minimum_side}×{kind.minimum_side}"
+            + (f", or the encoder {' or '.join(fitting)}." if fitting else ".")
+        )
+    with seeded(seed):
+        return kind.build(channels)

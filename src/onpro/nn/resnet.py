@@ -1,0 +1,72 @@
+"""ResNet-18 for small and for large images."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from onpro.nn.encoder import Encoder
+
+Stem = Literal["cifar", "imagenet"]
+
+
+class ResNet18(Encoder):
+    """Four stages of two basic blocks, then a global average pool, as in the official code.
+
+    Args:
+        width: Channels of the first stage (nf); each further stage doubles them. 64 is the full
+            network (11.17 M parameters), 20 the reduced one (1.1 M) of many baselines.
+        channels: Colour channels of the images.
+        stem: "cifar" is a 3×3 convolution that keeps the resolution; "imagenet" a 7×7 convolution
+            with stride 2 and a max-pool, which divide it by four.
+    """
+
+    def __init__(self, width: int = 64, channels: int = 3, stem: Stem = "cifar") -> None:
+        super().__init__()
+        self.out_features = 8 * width
+        if stem == "cifar":
+            self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+            self.pool: nn.Module = nn.Identity()
+        else:
+            self.conv1 = nn.Conv2d(channels, width, 7, stride=2, padding=3, bias=False)
+            self.pool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.layer1 = _stage(width, width, stride=1)
+        self.layer2 = _stage(width, 2 * width, stride=2)
+        self.layer3 = _stage(2 * width, 4 * width, stride=2)
+        self.layer4 = _stage(4 * width, 8 * width, stride=2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (n, 8·width) of images (n, channels, height, width)."""
+        x = self.pool(relu(self.bn1(self.conv1(images)), inplace=True))
+        maps: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return maps.mean((2, 3))
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions around a shortcut, which is a 1×1 convolution where shapes change."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels_out)
+        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels_in != channels_out:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
+        y = relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        return relu(y + self.shortcut(x), inplace=True)
+
+
+def _stage(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        BasicBlock(channels_in, channels_out, stride), BasicBlock(channels_out, channels_out, 1)
+    )

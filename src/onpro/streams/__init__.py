@@ -1,0 +1,7 @@
+"""In what order images arrive: a stream yields batches, and its position is a small state."""
+
+from onpro.streams.batch import Batch
+from onpro.streams.class_incremental import ClassIncremental, ClassOrder
+from onpro.streams.stream import State, Stream
+
+__all__ = ["Batch", "ClassIncremental", "ClassOrder", "State", "Stream"]

@@ -1,0 +1,22 @@
+"""What a stream yields."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batch:
+    """A few images that arrive together, on the device, and what the host knows of them."""
+
+    images: Tensor
+    """uint8 (n, 3, height, width)."""
+    labels: Tensor
+    """int64 (n,)."""
+    task: int | None
+    """Index of the task from 0; None where nobody announces boundaries."""
+    classes: tuple[int, ...]
+    """The distinct labels, sorted, as numbers of the host: reading them waits for no device."""
+
+    def __len__(self) -> int:
+        return len(self.labels)

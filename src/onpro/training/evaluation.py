@@ -1,0 +1,31 @@
+"""How well a method predicts, as a confusion matrix that answers every question."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from onpro.data.imageset import Split
+from onpro.methods.registry import AnyMethod
+
+IMAGES_AT_ONCE = 1000
+
+
+def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -> Tensor:
+    """Counts (classes, classes): row the true class, column the predicted one, on the CPU."""
+    cells = torch.zeros(classes * classes, dtype=torch.int64, device=method.context.device)
+    for split in splits:
+        for images, labels in zip(
+            split.images.split(IMAGES_AT_ONCE), split.labels.split(IMAGES_AT_ONCE), strict=True
+        ):
+            cell = labels * classes + method.predict(images)
+            cells += torch.bincount(cell, minlength=classes * classes)
+    return cells.view(classes, classes).cpu()
+
+
+def accuracies(confusion: Tensor, task_classes: Sequence[Sequence[int]]) -> list[float]:
+    """Percent of each task's images whose class is predicted, among all classes."""
+    return [
+        100.0 * float(confusion.diagonal()[list(task)].sum() / confusion[list(task)].sum())
+        for task in task_classes
+    ]

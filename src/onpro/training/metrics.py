@@ -1,0 +1,53 @@
+"""What a matrix of accuracies says about a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Summaries of a[i, j], the accuracy in percent on task j after training through task i."""
+
+    average_accuracy: float
+    """Mean of the last row."""
+    average_forgetting: float
+    """Best accuracy so far minus the last, over all tasks (the last counts 0), the last row among
+    the candidates for the best: what the official code computes and the paper's tables show."""
+    average_forgetting_strict: float
+    """The paper's definition: over all tasks but the last, the best of the earlier rows."""
+    average_incremental_accuracy: float
+    """Mean over rows of the mean accuracy on the tasks seen by then."""
+    backward_transfer: float
+    """Mean of a[i, j] − a[j, j] for i > j, but at least 0."""
+    forward_transfer: float
+    """Mean of a[i, j] for j > i; 0 where unseen tasks are not evaluated."""
+    learning_accuracy: float
+    """Mean of a[i, i]: how well a task is learned when it is new."""
+    relative_forgetting: float
+    """Forgetting of each task as a share of its best accuracy; a task never learned counts 1."""
+
+    @classmethod
+    def of(cls, accuracy: Sequence[Sequence[float | None]]) -> "Metrics":
+        """Metrics of a T×T matrix; None (not evaluated) counts 0."""
+        a = np.array([[v if v is not None else 0.0 for v in row] for row in accuracy], dtype=float)
+        tasks = len(a)
+        if a.shape != (tasks, tasks) or not tasks:
+            raise ValueError("the accuracies must form a square matrix")
+        last, best = a[-1], a.max(axis=0)
+        pairs = tasks * (tasks - 1) / 2 or 1
+        below, above = np.tril(np.ones_like(a), -1), np.triu(np.ones_like(a), 1)
+        strict = (a[:-1].max(axis=0) - last)[:-1] if tasks > 1 else np.zeros(1)
+        share = np.where(best > 0, (best - last) / np.where(best > 0, best, 1), 1.0)
+        seen_so_far = [row[: i + 1].mean() for i, row in enumerate(a)]
+        return cls(
+            average_accuracy=float(last.mean()),
+            average_forgetting=float((best - last).mean()),
+            average_forgetting_strict=float(strict.mean()),
+            average_incremental_accuracy=float(np.mean(seen_so_far)),
+            backward_transfer=max(0.0, float(((a - a.diagonal()) * below).sum() / pairs)),
+            forward_transfer=float((a * above).sum() / pairs),
+            learning_accuracy=float(a.diagonal().mean()),
+            relative_forgetting=float(share[:-1].sum() / tasks),
+        )

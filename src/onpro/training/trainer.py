@@ -1,0 +1,155 @@
+"""The loop: batches of the stream go to the method, and after each task it is examined."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from onpro.methods.registry import AnyMethod
+from onpro.streams import ClassIncremental
+from onpro.training.evaluation import accuracies, confusion_matrix
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step that is logged."""
+
+    step: int
+    """Number of steps taken, this one included."""
+    task: int
+    terms: dict[str, float]
+    """The terms of the loss."""
+    images_seen: int
+    """Images through the network in training so far."""
+    train_seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What the examination after a task found."""
+
+    step: int
+    task: int
+    accuracy: list[float]
+    """Percent on each task seen so far."""
+    train_seconds: float
+    eval_seconds: float
+
+
+class Listener(Protocol):
+    """Anything that wants to know how a run goes: a log, a progress bar."""
+
+    def on_step(self, step: Step) -> None:
+        """A logged training step has been taken."""
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        """A task is over and all tasks so far have been evaluated."""
+
+
+class Trainer:
+    """A method, a stream, and what has been measured so far."""
+
+    def __init__(
+        self,
+        method: AnyMethod,
+        stream: ClassIncremental,
+        *,
+        listeners: Sequence[Listener] = (),
+        log_every: int = 50,
+    ) -> None:
+        self.method = method
+        self.stream = stream
+        self.listeners = listeners
+        self.log_every = log_every
+        self.accuracy: list[list[float]] = []
+        self.confusion = torch.zeros(0, 0, dtype=torch.int64)
+        self.train_seconds = 0.0
+        self.eval_seconds = 0.0
+
+    def run(self) -> None:
+        """Train through the rest of the stream."""
+        ends = _cumulative(self.stream.steps_per_task)
+        clock = time.perf_counter()
+        for batch in self.stream:
+            terms = self.method.observe(batch)
+            position = self.stream.position
+            task_over = position == ends[len(self.accuracy)]
+            if position % self.log_every == 0 or position == 1 or task_over:
+                values = _read(terms)  # waits for the device
+                self.train_seconds += time.perf_counter() - clock
+                self._tell_step(values)
+                clock = time.perf_counter()
+            if task_over:
+                self.method.finish_task()
+                self._wait()
+                self.train_seconds += time.perf_counter() - clock
+                self._evaluate()
+                clock = time.perf_counter()
+
+    def _evaluate(self) -> None:
+        clock = time.perf_counter()
+        seen = range(len(self.accuracy) + 1)
+        self.confusion = confusion_matrix(
+            self.method, (self.stream.test(task) for task in seen), self.stream.num_classes
+        )
+        row = accuracies(self.confusion, [self.stream.task_classes[task] for task in seen])
+        self.eval_seconds += time.perf_counter() - clock
+        self.accuracy.append(row)
+        evaluated = Evaluated(
+            self.stream.position, len(row) - 1, row, self.train_seconds, self.eval_seconds
+        )
+        for listener in self.listeners:
+            listener.on_evaluation(evaluated)
+
+    def _tell_step(self, terms: dict[str, float]) -> None:
+        step = Step(
+            self.stream.position,
+            len(self.accuracy),
+            terms,
+            self.method.progress.images,
+            self.train_seconds,
+        )
+        for listener in self.listeners:
+            listener.on_step(step)
+
+    def _wait(self) -> None:
+        if self.method.context.device.type == "cuda":
+            torch.cuda.synchronize(self.method.context.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on from here."""
+        return {
+            "method": self.method.state_dict(),
+            "stream": self.stream.state_dict(),
+            "accuracy": self.accuracy,
+            "confusion": self.confusion,
+            "train_seconds": self.train_seconds,
+            "eval_seconds": self.eval_seconds,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.method.load_state_dict(state["method"])
+        self.stream.load_state_dict(state["stream"])
+        self.accuracy = [list(row) for row in state["accuracy"]]
+        self.confusion = state["confusion"]
+        self.train_seconds = state["train_seconds"]
+        self.eval_seconds = state["eval_seconds"]
+
+
+def _cumulative(counts: Sequence[int]) -> list[int]:
+    ends, end = [], 0
+    for count in counts:
+        end += count
+        ends.append(end)
+    return ends
+
+
+def _read(terms: Mapping[str, Tensor]) -> dict[str, float]:
+    if not terms:
+        return {}
+    values = torch.stack([term.float() for term in terms.values()]).tolist()
+    return dict(zip(terms, values, strict=True))

@@ -1,0 +1,69 @@
+"""Crop with padding, and flip."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from onpro.augment import CropAugmentation, Normalise, build
+from onpro.augment.crop import CropDraw, apply
+
+
+def pad_crop_flip(image: Tensor, right: int, down: int, flip: bool, padding: int) -> Tensor:
+    height, width = image.shape[-2:]
+    padded = pad(image, [padding] * 4)
+    top, left = padding + down, padding + right
+    crop = padded[:, top : top + height, left : left + width]
+    return crop.flip(-1) if flip else crop
+
+
+def test_equals_padding_cropping_and_flipping_one_by_one(
+    pixels: Tensor, generator: torch.Generator
+) -> None:
+    draw = CropAugmentation().draw(len(pixels), generator)
+    expected = [
+        pad_crop_flip(image, int(right), int(down), bool(flip), 4)
+        for image, right, down, flip in zip(pixels, draw.right, draw.down, draw.flip, strict=True)
+    ]
+    assert torch.equal(apply(pixels, draw, (0.0, 0.0, 0.0)), torch.stack(expected))
+
+
+def test_an_unshifted_image_is_unchanged(pixels: Tensor) -> None:
+    still = torch.zeros(len(pixels), dtype=torch.int64)
+    assert torch.equal(apply(pixels, CropDraw(still, still, still.bool()), (9.0,) * 3), pixels)
+
+
+def test_padding_is_black_on_normalised_images(normalise: Normalise) -> None:
+    images = torch.full((6, 3, 9, 9), 200, dtype=torch.uint8)
+    on_pixels = CropAugmentation()(images / 255, torch.Generator().manual_seed(3))
+    assert (on_pixels == 0).any()
+    on_normalised = build("crop", normalise)(normalise(images), torch.Generator().manual_seed(3))
+    torch.testing.assert_close(on_normalised, normalise(on_pixels))
+
+
+def test_every_offset_and_flip_has_the_same_chance(generator: torch.Generator) -> None:
+    n = 18_000
+    draw = CropAugmentation().draw(n, generator)
+    for offsets in (draw.right, draw.down):
+        shares = (offsets + 4).bincount(minlength=9) / n
+        assert len(shares) == 9
+        assert (shares - 1 / 9).abs().max() < 0.012
+    assert abs(draw.flip.float().mean() - 0.5) < 0.015
+    both = torch.stack((draw.right, draw.down, draw.flip)).float().corrcoef() - torch.eye(3)
+    assert both.abs().max() < 0.04
+
+
+def test_one_offset_for_the_batch_flips_for_each_image(generator: torch.Generator) -> None:
+    augmentation = CropAugmentation(per_batch_offset=True)
+    draws = [augmentation.draw(64, generator) for _ in range(20)]
+    for draw in draws:
+        assert len(set(draw.right.tolist())) == len(set(draw.down.tolist())) == 1
+        assert len(set(draw.flip.tolist())) == 2
+    assert len({(int(d.right[0]), int(d.down[0])) for d in draws}) > 5
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+def test_padding_and_flip_can_be_chosen(padding: int, generator: torch.Generator) -> None:
+    draw = CropAugmentation(padding=padding, flip=0.0).draw(500, generator)
+    assert draw.right.abs().max() == draw.down.abs().max() == padding
+    assert not draw.flip.any()

@@ -1,0 +1,245 @@
+"""CIFAR through small files of its layout; the real data where `ONPRO_DATA` has them."""
+
+import hashlib
+import os
+import pickle
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import BaseHandler, Request, build_opener, install_opener
+
+import numpy as np
+import pytest
+import torch
+from torchvision.datasets import CIFAR10, CIFAR100
+
+from onpro.data import load
+from onpro.errors import UserError
+
+
+class Trap:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, sprung: Path) -> None:
+        self.sprung = sprung
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.sprung,)
+
+
+def md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def write_files(folder: Path, dataset: Any, label_key: str) -> None:
+    """Files of CIFAR's names and layout with 4 random images each."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for file, _ in dataset.train_list + dataset.test_list:
+        pixels = random.integers(0, 256, (4, 3072), dtype=np.uint8)
+        entry = {"data": pixels, label_key: [0, 1, 1, 0]}
+        (folder / file).write_bytes(pickle.dumps(entry))
+    names = pickle.dumps({dataset.meta["key"]: ["ant", "bee"]})
+    (folder / dataset.meta["filename"]).write_bytes(names)
+
+
+@pytest.fixture(params=["cifar10", "cifar100"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def dataset(name: str) -> Any:
+    return {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
+
+
+class Response(BytesIO):
+    """A file as urllib hands it over."""
+
+    def __init__(self, url: str, body: bytes) -> None:
+        super().__init__(body)
+        self.url, self.length = url, len(body)
+
+
+class Web(BaseHandler):
+    """A network of one folder: addresses web:NAME mean its files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def web_open(self, request: Request) -> Response:
+        file = self.root / request.full_url.removeprefix("web:")
+        if not file.is_file():
+            raise URLError("no such host")
+        return Response(request.full_url, file.read_bytes())
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Path]:
+    """The folder that is the network."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    install_opener(build_opener(Web(folder)))
+    yield folder
+    install_opener(build_opener())
+
+
+@pytest.fixture
+def server(
+    name: str,
+    dataset: Any,
+    web: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """The small files on the network, with checksums and address to match; gives the archive."""
+    folder = tmp_path / "server" / dataset.base_folder
+    write_files(folder, dataset, "labels" if name == "cifar10" else "fine_labels")
+    archive = web / str(dataset.filename)
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder, dataset.base_folder)
+    for part in ("train_list", "test_list"):
+        files = [[file, md5(folder / file)] for file, _ in getattr(dataset, part)]
+        monkeypatch.setattr(dataset, part, files)
+    meta = dataset.meta | {"md5": md5(folder / dataset.meta["filename"])}
+    monkeypatch.setattr(dataset, "meta", meta)
+    monkeypatch.setattr(dataset, "tgz_md5", md5(archive))
+    monkeypatch.setattr(dataset, "url", f"web:{archive.name}")
+    return archive
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty folder for data."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
+def test_missing_data_are_downloaded_once(
+    name: str, dataset: Any, server: Path, place: Path
+) -> None:
+    data = load(name, data_dir=place)
+    assert len(data.train) == 4 * len(dataset.train_list)
+    assert len(data.test) == 4
+    assert data.classes == ("ant", "bee")
+    assert data.image_shape == (3, 32, 32)
+    assert [entry.name for entry in place.iterdir()] == [dataset.base_folder]
+
+    server.unlink()
+    again = load(name, data_dir=place)
+    assert again.train.images.equal(data.train.images)
+
+
+def test_pixels_and_labels_are_those_of_the_files(
+    name: str, dataset: Any, server: Path, place: Path
+) -> None:
+    data = load(name, data_dir=place)
+    file = place / dataset.base_folder / dataset.test_list[0][0]
+    entry = pickle.loads(file.read_bytes())
+    assert data.test.images.equal(torch.from_numpy(entry["data"]).reshape(4, 3, 32, 32))
+    assert data.test.labels.tolist() == [0, 1, 1, 0]
+
+
+def test_both_are_normalised_with_the_constants_of_cifar10(
+    name: str, server: Path, place: Path
+) -> None:
+    data = load(name, data_dir=place)
+    assert data.mean == pytest.approx((125.3 / 255, 123.0 / 255, 113.9 / 255))
+    assert data.std == pytest.approx((63.0 / 255, 62.1 / 255, 66.7 / 255))
+
+
+def test_the_folder_may_come_from_the_environment(
+    name: str, server: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONPRO_DATA", str(place))
+    load(name)
+    assert list(place.iterdir())
+
+
+def test_an_archive_in_the_folder_is_taken_without_a_network(
+    name: str, dataset: Any, server: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.rename(place / dataset.filename)
+    assert len(load(name, data_dir=place).test) == 4
+
+
+def test_without_a_network_a_sentence_says_what_is_expected_where(
+    name: str, dataset: Any, server: Path, place: Path
+) -> None:
+    server.unlink()
+    with pytest.raises(UserError) as caught:
+        load(name, data_dir=place)
+    sentence = str(caught.value)
+    for part in (str(place), dataset.base_folder, "--data-dir", "ONPRO_DATA"):
+        assert part in sentence
+    assert "\n" not in sentence
+    assert not list(place.iterdir())
+
+
+def test_a_damaged_download_leaves_nothing_behind(name: str, server: Path, place: Path) -> None:
+    server.write_bytes(server.read_bytes()[:-20])
+    with pytest.raises(UserError, match="cannot be downloaded"):
+        load(name, data_dir=place)
+    assert not list(place.iterdir())
+
+
+def test_a_damaged_archive_in_the_folder_is_named(
+    name: str, dataset: Any, server: Path, place: Path
+) -> None:
+    (place / dataset.filename).write_bytes(b"half an archive")
+    with pytest.raises(UserError, match=dataset.filename):
+        load(name, data_dir=place)
+
+
+@pytest.mark.parametrize("which", ["train", "test", "meta"])
+def test_a_file_with_another_checksum_is_never_unpickled(
+    name: str, dataset: Any, server: Path, place: Path, which: str
+) -> None:
+    load(name, data_dir=place)
+    folder = place / dataset.base_folder
+    file = {
+        "train": dataset.train_list[0][0],
+        "test": dataset.test_list[0][0],
+        "meta": dataset.meta["filename"],
+    }[which]
+    sprung = place / "sprung"
+    (folder / file).write_bytes(pickle.dumps(Trap(sprung)))
+    with pytest.raises(UserError, match="damaged") as caught:
+        load(name, data_dir=place)
+    assert str(folder) in str(caught.value)
+    assert not sprung.exists()
+
+
+def test_a_file_that_is_missing_is_fetched_again(
+    name: str, dataset: Any, server: Path, place: Path
+) -> None:
+    load(name, data_dir=place)
+    (place / dataset.base_folder / dataset.meta["filename"]).unlink()
+    assert load(name, data_dir=place).classes == ("ant", "bee")
+
+
+def test_a_mistyped_folder_starts_no_download(name: str, server: Path, place: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        load(name, data_dir=place / "mistyped")
+    assert not list(place.iterdir())
+
+
+REAL = Path(os.environ.get("ONPRO_DATA", "")) / CIFAR10.base_folder
+
+
+@pytest.mark.skipif(
+    "ONPRO_DATA" not in os.environ or not REAL.is_dir(),
+    reason="the folder in ONPRO_DATA has no CIFAR-10",
+)
+def test_the_real_cifar10() -> None:
+    data = load("cifar10")
+    assert data.train.labels.bincount().tolist() == [5000] * 10
+    assert data.test.labels.bincount().tolist() == [1000] * 10
+    assert data.classes[0] == "airplane"
+    assert data.classes[9] == "truck"
+    mean = data.train.images.float().mean((0, 2, 3)) / 255
+    torch.testing.assert_close(mean, torch.tensor(data.mean), rtol=0, atol=1e-3)

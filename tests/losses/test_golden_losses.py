@@ -1,0 +1,121 @@
+"""The losses against the numbers of the official implementations."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, normalize
+
+from onpro import losses
+from tests.conftest import Golden
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-7}
+
+
+def test_prototype_contrast(golden: Golden) -> None:
+    z1, z2, y = golden["ope_z1"], golden["ope_z2"], golden["ope_y"]
+    loss, first, second = losses.prototype_contrast(z1, z2, y, 8, 0.5)
+    torch.testing.assert_close(loss, golden["ope_loss"], **CLOSE)
+    torch.testing.assert_close(first, golden["ope_proto1"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(second, golden["ope_proto2"], rtol=1e-5, atol=1e-6)
+
+
+def test_prototype_contrast_of_old_classes_only(golden: Golden) -> None:
+    z1, z2, y = golden["ope_z1"], golden["ope_z2"], golden["ope_y"]
+    loss, _, _ = losses.prototype_contrast(z1, z2, y, 4, 0.5)
+    torch.testing.assert_close(loss, golden["ope_old_only_loss_classes_below_4"], **CLOSE)
+
+
+def test_instance_losses(golden: Golden) -> None:
+    similarity, labels = golden["ins_sim"], golden["ins_labels"]
+    new = losses.new_instance_loss(similarity, labels, 0.07)
+    replay = losses.replay_instance_loss(similarity, labels, 0.07)
+    torch.testing.assert_close(new, golden["ins_new"], **CLOSE)
+    torch.testing.assert_close(replay, golden["ins_replay"], **CLOSE)
+
+
+@pytest.mark.parametrize(("case", "temperature"), [("t007", 0.07), ("t01", 0.1)])
+def test_supervised_contrast(golden_baselines: Golden, case: str, temperature: float) -> None:
+    data = golden_baselines.group("supcon.")
+    z1, z2 = data["z1"].requires_grad_(), data["z2"].requires_grad_()
+    z = torch.cat([z1, z2])
+    loss = losses.supervised_contrast(z @ z.T, data["labels"].repeat(2), temperature).mean()
+    loss.backward()
+    torch.testing.assert_close(loss.detach(), data[f"{case}.loss"], **CLOSE)
+    torch.testing.assert_close(z1.grad, data[f"{case}.grad_z1"], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(z2.grad, data[f"{case}.grad_z2"], rtol=1e-4, atol=1e-6)
+
+
+def test_mixup_cross_entropy_is_a_weighted_pair() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, generator=generator)
+    y1, y2 = torch.tensor([0, 1, 2, 3, 0, 1]), torch.tensor([3, 2, 1, 0, 0, 0])
+    weight = torch.tensor([0.0, 0.1, 0.5, 1.0, 0.3, 0.9])
+    expected = sum(
+        (1 - w) * cross_entropy(row[None], a[None]) + w * cross_entropy(row[None], b[None])
+        for row, a, b, w in zip(logits, y1, y2, weight, strict=True)
+    )
+    torch.testing.assert_close(losses.mixup_cross_entropy(logits, y1, y2, weight), expected / 6)
+
+
+def test_one_class_has_nothing_to_contrast() -> None:
+    z = normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1))).requires_grad_()
+    loss, _, _ = losses.prototype_contrast(z, z.flip(0), torch.full((5,), 2), 6, 0.5)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert z.grad is not None
+    assert z.grad.abs().max() < 1e-6
+
+
+def test_no_class_gives_zero_and_no_nan() -> None:
+    z = normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1))).requires_grad_()
+    loss, means, _ = losses.prototype_contrast(z, z, torch.full((5,), 7), 6, 0.5)
+    loss.backward()
+    assert loss.item() == 0.0
+    assert z.grad is not None
+    assert not z.grad.any()
+    assert not means.any()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_orthogonal_classes_have_the_closed_form_loss(classes: int) -> None:
+    z, y = torch.eye(classes), torch.arange(classes)
+    loss, _, _ = losses.prototype_contrast(z, z, y, classes, 0.5)
+    expected = torch.log(1 + 2 * (classes - 1) * torch.exp(torch.tensor(-2.0)))
+    torch.testing.assert_close(loss, expected)
+
+
+def test_constant_similarity_has_the_closed_form_losses() -> None:
+    labels = torch.arange(160) // 5  # 320 rows, each label on ten of them
+    new = losses.new_instance_loss(torch.ones(320, 320), labels, 0.07)
+    replay = losses.replay_instance_loss(torch.ones(320, 320), labels, 0.07)
+    assert new.item() == pytest.approx(19.83, abs=0.005)
+    assert replay.item() == pytest.approx(torch.log(torch.tensor(320.0)).item(), rel=1e-5)
+
+
+def test_slice_similarity_is_scaled_and_not_symmetric() -> None:
+    generator = torch.Generator().manual_seed(2)
+    z = normalize(torch.randn(4, 3, generator=generator))
+    n = normalize(torch.randn(4, 8, generator=generator))
+    start = torch.tensor([2])
+    s = losses.slice_similarity(z, n, start, 0.5)
+    for i in range(4):
+        for j in range(4):
+            torch.testing.assert_close(s[i, j], 0.5 * (z[i] @ n[j, 2:5] + z[i] @ z[j]))
+    assert not torch.allclose(s, s.T)
+
+
+def test_losses_are_float32_inside_autocast() -> None:
+    generator = torch.Generator().manual_seed(3)
+    z = normalize(torch.randn(16, 8, generator=generator))
+    n = normalize(torch.randn(16, 16, generator=generator))
+    y = torch.arange(8) % 3
+    start = torch.tensor([4])
+
+    def total() -> torch.Tensor:
+        s = losses.slice_similarity(z, n, start, 1.0)
+        ope, _, _ = losses.prototype_contrast(z[:8], z[8:], y, 3, 0.5)
+        instances = losses.new_instance_loss(s, y, 0.07) + losses.replay_instance_loss(s, y, 0.07)
+        return ope + instances
+
+    plain = total()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(total(), plain)

@@ -1,0 +1,52 @@
+"""On a CUDA device no part of the memory may wait for the device."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from onpro.memory import Memory, reservoir, retrieval
+from onpro.memory.reservoir import Update
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+
+
+@pytest.fixture
+def _no_waiting() -> Iterator[None]:
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.usefixtures("_no_waiting")
+@pytest.mark.parametrize("update", [reservoir.reservoir_batch, reservoir.reservoir_sequential])
+def test_nothing_waits_for_the_device(update: Update) -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    extra = {"logits": ((4,), torch.float32)}
+    memory = Memory(50, (3, 8, 8), device="cuda", extra=extra)
+    for _ in range(8):
+        images = torch.zeros(10, 3, 8, 8, dtype=torch.uint8, device="cuda")
+        labels = torch.randint(4, (10,), device="cuda", generator=generator)
+        update(memory, images, labels, generator, logits=torch.zeros(10, 4, device="cuda"))
+        old = memory.labels < 2
+        memory.take(retrieval.uniform(memory, 16, generator))
+        memory.take(retrieval.where(memory, old, 16, generator)[0])
+        memory.take(retrieval.per_class(memory, 2, 4, generator, exclude=old)[0])
+        memory.take(retrieval.class_uniform(memory, 16, generator))
+        memory.take(retrieval.of_classes(memory, labels, generator))
+        retrieval.class_counts(memory, 4)
+
+
+def test_a_batch_beyond_the_capacity_lands_on_the_device() -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    memory = Memory(50, (1, 1, 1), device="cuda")
+    labels = torch.arange(200, device="cuda")
+    images = labels.to(torch.uint8).view(-1, 1, 1, 1)
+    slots = reservoir.reservoir_batch(memory, images, labels, generator)
+    stored = slots < memory.bin
+    assert torch.equal(memory.labels[slots[stored]], labels[stored])
+    assert torch.equal(memory.images.view(-1).long(), memory.labels)
