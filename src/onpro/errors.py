@@ -11,7 +11,7 @@ class UserError(Exception):
     """
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+def unknown(kind: str, name: str, known: Iterable[str], *, listed: bool = True) -> UserError:
     """The error for a name nobody knows, with the nearest known name as a suggestion.
 
     >>> str(unknown("method", "onproo", ["er", "onpro"]))
@@ -20,4 +20,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean '{near[0]}'?" if near else "."
-    return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(names)}.")
+    rest = f" Known: {', '.join(names)}." if names and listed else ""
+    return UserError(f"there is no {kind} '{name}'{hint}{rest}")

@@ -1,1 +1,63 @@
-def main(): ...
+"""The command `onpro`: one module a subcommand, imported when it is asked for."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from onpro._version import __version__
+from onpro.errors import UserError, unknown
+
+COMMANDS = {
+    "run": "train a method on a stream, print and save how it does",
+    "methods": "list the methods, their papers and what they keep",
+    "datasets": "list the data sets and how to name your own",
+    "figure": "draw a figure from finished runs",
+}
+
+USAGE = f"""usage: onpro COMMAND [OPTIONS]
+
+Online class-incremental learning: a model meets a stream of images once, in small
+batches, new classes keep arriving, and only a few past images may be kept.
+
+commands:
+{chr(10).join(f"  {name:<10} {about}" for name, about in COMMANDS.items())}
+
+options:
+  -h, --help   show this text; after a command, show the command's options
+  --version    show the version
+
+examples:
+  onpro run                                  OnPro on handwritten digits, on any laptop
+  onpro run er --memory 200 --seeds 3        another method, three runs
+  onpro run onpro --data cifar10 --memory 500"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except UserError as error:
+        print(f"onpro: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nonpro: interrupted; the unfinished run was not kept.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone: nothing is left to say
+        return 0
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    if name == "--version":
+        print(f"onpro {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    module = import_module(f"onpro.cli.{name}")
+    status: int = module.main(arguments[1:])
+    return status

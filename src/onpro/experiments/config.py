@@ -29,7 +29,6 @@ class RunConfig:
     precision: Precision = "fp32"
     data_dir: Path | None = None
     device: DeviceName = "auto"
-    compile: bool = False
 
     def __post_init__(self) -> None:
         if self.memory < 1:

@@ -65,7 +65,6 @@ def prepare(config: RunConfig) -> Trainer:
         seed=config.seed,
         device=device,
         autocast=AUTOCAST[config.precision],
-        compile=config.compile,
     )
     return Trainer(method(config.method)(config.settings, context), stream)
 

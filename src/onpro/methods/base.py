@@ -34,8 +34,6 @@ class Context:
     """Half precision of the network in training; None: float32."""
     channels_last: bool = True
     """Memory layout of network and images: faster than channels first, equal but for rounding."""
-    compile: bool = False
-    """Compile the encoder's training pass."""
 
     @property
     def layout(self) -> torch.memory_format:
@@ -136,8 +134,6 @@ class Method(ABC, Generic[S]):
             seed=self.context.seed,
         )
         network.to(self.context.device, memory_format=self.context.layout)  # type: ignore[call-overload] # missing in torch's stubs
-        if self.context.compile:
-            network.encoder.compile(dynamic=False)
         return network.train()
 
     def make_memory(self, at_least: int = 1) -> Memory:

@@ -156,13 +156,15 @@ def mix_confused(
         alone_images = memory.take(_anywhere(memory, count, generator))
         return unmixed(prepare(alone_images.images), alone_images.labels)
     stored = retrieval.class_counts(memory, len(prototypes)) > 0
-    usable = stored & prototypes.any(dim=1)
+    present = prototypes.any(dim=1)
+    usable = stored & present
+    alone = (present.sum() < 2) | ~usable.any()
     probabilities = pair_probabilities(prototypes, kernel)
     if rounding == "exact":
         counts = exact_counts(probabilities, count, generator)
     else:
         counts = plain_counts(probabilities, count)
-        count = int(counts.sum())
+        count = int(torch.where(alone, count, counts.sum()))
     pair = _expand(counts, count)
     leader = torch.searchsorted(pair, pair)  # the first image of each image's pair decides for it
 
@@ -179,7 +181,6 @@ def mix_confused(
     treated = one_per_pair() < probability
     weight = _beta(concentration, count, generator) * treated
 
-    alone = (prototypes.any(dim=1).sum() < 2) | ~usable.any()
     anywhere = _anywhere(memory, count, generator)
     slots_first = torch.where(alone, anywhere, slots_first)
     slots_second = torch.where(alone, anywhere, slots_second)
@@ -202,11 +203,12 @@ def _pairs(prototypes: Tensor) -> Tensor:
 def _expand(counts: Tensor, total: int) -> Tensor:
     """The position of each of `total` items whose numbers at the positions are `counts`.
 
-    Where the counts sum to less, which they do only if there is no pair at all, the rest is 0.
+    Where the counts sum to less, which they do only if there is no pair at all, the rest gets the
+    last position: the result is always sorted.
     """
     ends = counts.cumsum(dim=0)
     items = torch.arange(total, device=counts.device)
-    return torch.searchsorted(ends, items, right=True) % len(counts)
+    return torch.searchsorted(ends, items, right=True).clamp(max=len(counts) - 1)
 
 
 def _random_member(members: Tensor, uniform: Tensor) -> Tensor:
@@ -219,4 +221,5 @@ def _random_member(members: Tensor, uniform: Tensor) -> Tensor:
 def _beta(concentration: float, count: int, generator: torch.Generator) -> Tensor:
     shape = torch.full((2, count), concentration, device=generator.device)
     a, b = torch._standard_gamma(shape, generator=generator).clamp(min=1e-30)
-    return a / (a + b)
+    weight: Tensor = a / (a + b)
+    return weight

@@ -35,9 +35,8 @@ class Network(nn.Module):
         return self.classifier.out_features
 
     def features(self, images: Tensor) -> Tensor:
-        """h = f(x), (n, features). In eval mode the encoder's plain code runs, never compiled."""
-        features: Tensor = self.encoder(images) if self.training else self.encoder.forward(images)
-        return features
+        """h = f(x), (n, features)."""
+        return self.encoder(images)
 
     def project(self, features: Tensor) -> Tensor:
         """u = g(h), or h itself where there is no projector."""

@@ -135,6 +135,15 @@ class OnProSettings(Settings):
         }
         for name, value in shares.items():
             require(0 <= value <= 1, f"{name} must lie between 0 and 1, not {value}.")
+        choices = {
+            "pair kernel": (self.pair_kernel, "inverse", "gaussian"),
+            "pair rounding": (self.pair_rounding, "exact", "plain"),
+            "instance loss": (self.instance_loss, "official", "supcon"),
+            "views": (self.views, "raw", "augmented"),
+            "cross entropy": (self.cross_entropy, "replay", "both", "separate"),
+        }
+        for name, (choice, *known) in choices.items():
+            require(choice in known, f"{name} must be {' or '.join(known)}, not '{choice}'.")
         require(self.weight_decay >= 0, "the weight decay must not be negative.")
         require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
         require(self.replay_batch >= 1, "the replay batch must hold at least 1 image.")
@@ -207,7 +216,8 @@ class OnPro(Method[OnProSettings]):
 
         new_views, replay_views = self.rotated_views(new), self.rotated_views(replay.images)
         features = self.encode(torch.cat([*new_views, *replay_views]))
-        of_new, of_replay = features.split([2 * len(v[0]) for v in (new_views, replay_views)])
+        sizes = [2 * len(view) for view, _ in (new_views, replay_views)]
+        of_new, of_replay = torch.split(features, sizes)
         terms = {
             "ins_new": self.instance_new(of_new, labels),
             "ins_replay": self.instance_replay(of_replay, replay.labels),
@@ -254,7 +264,9 @@ class OnPro(Method[OnProSettings]):
             concentration=settings.feedback_mixup_beta,
             generator=generator,
         )
-        return feedback.joined(randomly, confused)
+        mixture = feedback.joined(randomly, confused)
+        # Plain rounding may give no image, and a small batch no other: then it stays as it is.
+        return mixture if len(mixture.first) else feedback.unmixed(images, labels)
 
     # Views and embeddings
 
@@ -318,7 +330,7 @@ class OnPro(Method[OnProSettings]):
         ).sum()
 
     def new_prototypes(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """L_new: contrast between the prototypes of the un-rotated new images, block 0 of each view."""
+        """L_new: contrast between prototypes of the un-rotated new images, block 0 of each view."""
         settings = self.settings
         if not settings.new_prototypes:
             return {}
@@ -355,7 +367,7 @@ class OnPro(Method[OnProSettings]):
         logits = self.classify(self.vary(both.images))
         if self.settings.cross_entropy == "both":
             return losses.mixup_cross_entropy(logits, both.first, both.second, both.weight)
-        of_new, of_replay = logits.split([len(labels), len(replay.first)])
+        of_new, of_replay = torch.split(logits, [len(labels), len(replay.first)])
         return cross_entropy(of_new, labels) + losses.mixup_cross_entropy(
             of_replay, replay.first, replay.second, replay.weight
         )
@@ -364,5 +376,6 @@ class OnPro(Method[OnProSettings]):
         """Widen the classifier and the table of prototypes."""
         super().grow(classes)
         missing = self.network.classes - len(self.prototypes)
-        self.prototypes = torch.cat([self.prototypes, self.prototypes.new_zeros(
-            missing, self.prototypes.shape[1])])
+        self.prototypes = torch.cat(
+            [self.prototypes, self.prototypes.new_zeros(missing, self.prototypes.shape[1])]
+        )

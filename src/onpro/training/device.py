@@ -21,7 +21,10 @@ def pick_device(name: DeviceName) -> torch.device:
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError("no CUDA device is available here: use --device cpu or auto.")
-    return torch.device("cuda" if available and name != "cpu" else "cpu")
+    if name == "cpu" or not available:
+        return torch.device("cpu")
+    torch.backends.cudnn.benchmark = True  # shapes repeat: let cuDNN find its fastest kernels
+    return torch.device("cuda")
 
 
 def pick_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:

@@ -1,0 +1,75 @@
+"""How a run goes, while it runs: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from onpro.training import Evaluated, Step, Trainer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+
+class Progress:
+    """Listens to a run and shows task, step, loss terms, images per second and time left."""
+
+    def __init__(self, trainer: Trainer, *, label: str) -> None:
+        self._stream = trainer.stream
+        self._label = label
+        self._bar: RichProgress | None = None
+
+    def __enter__(self) -> "Progress":
+        if sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.start()
+            self._task = self._bar.add_task(self._label, total=len(self._stream), status="")
+        else:
+            print(f"{self._label}: {len(self._stream)} steps", file=sys.stderr)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def on_step(self, step: Step) -> None:
+        """Move the bar."""
+        if not self._bar:
+            return
+        loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
+        speed = step.images_seen / step.train_seconds if step.train_seconds else 0.0
+        status = f"task {step.task + 1}/{self._stream.num_tasks}  {loss}  {speed:,.0f} images/s"
+        self._bar.update(self._task, completed=step.step, status=status)
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        """Say how the tasks so far are known."""
+        mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
+        each = " ".join(f"{value:.1f}" for value in evaluated.accuracy)
+        line = (
+            f"task {evaluated.task + 1}/{self._stream.num_tasks}, "
+            f"step {evaluated.step}/{len(self._stream)}: "
+            f"accuracy {mean:.1f} % ({each}), {evaluated.train_seconds:.1f} s"
+        )
+        if self._bar:
+            self._bar.console.print(line, highlight=False, markup=False)
+        else:
+            print(line, file=sys.stderr)
+
+
+def _bar() -> "RichProgress":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[status]}"),
+        console=Console(stderr=True),
+    )

@@ -1,0 +1,164 @@
+"""`onpro run [METHOD]`: train one method, one or several seeds."""
+
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from onpro.cli.parsing import parse
+from onpro.cli.progress import Progress
+from onpro.cli.summary import print_runs
+from onpro.errors import UserError
+from onpro.experiments import (
+    Finished,
+    RunConfig,
+    data_values,
+    finished,
+    prepare,
+    recipes,
+    run,
+    settings_for,
+)
+from onpro.methods import Settings, method, methods
+from onpro.training import pick_device, pick_precision
+
+DEFAULT = "onpro"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of every method."""
+
+    data: str = "digits"
+    """Data set: a name that `onpro datasets` lists, or folder:PATH for your own images."""
+
+    data_dir: Path | None = None
+    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+
+    memory: int = 100
+    """How many past images may be kept."""
+
+    seed: int = 0
+    """Seed of everything random in the run."""
+
+    seeds: int = 1
+    """Number of runs, with seeds SEED, SEED+1, ..."""
+
+    recipe: str | None = None
+    """A named variation of the method, such as an ablation of the paper."""
+
+    tasks: int | None = None
+    """Number of tasks the classes arrive in; else the data set's own."""
+
+    batch_size: int = 10
+    """Number of images that arrive together (default from the paper)."""
+
+    class_order: Literal["natural", "random"] = "natural"
+    """Order in which classes arrive: as numbered (default from the paper) or drawn by the seed."""
+
+    image_size: int | None = None
+    """Side in pixels to which images are resized once; else the data set's own."""
+
+    limit_per_class: int | None = None
+    """Use only so many training and test images of each class, for a quick try."""
+
+    out: Path = Path("runs")
+    """Where run folders are made."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes a GPU where there is one."""
+
+    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
+    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. Losses are
+    always float32."""
+
+    fresh: bool = False
+    """Run again even if this very run is already finished in OUT."""
+
+    tensorboard: bool = False
+    """Log for TensorBoard too, into the run folder."""
+
+    json: bool = False
+    """Print the result as JSON on the last line of standard output, all else on standard error."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments ask for."""
+    named = bool(arguments) and not arguments[0].startswith("-")
+    name = arguments[0] if named else DEFAULT
+    options, settings = _parse(name, arguments[1:] if named else arguments)
+    if options.seeds < 1:
+        raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
+    say = sys.stderr if options.json else sys.stdout
+    values = dict(data_values(name, options.data))
+    if values:
+        listed = ", ".join(f"{field}={value}" for field, value in values.items())
+        print(f"{name} on {options.data}: {listed} (the data set's values)", file=say)
+    if options.recipe:
+        print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
+    device = pick_device(options.device)
+    runs = [
+        _run(
+            RunConfig(
+                method=name,
+                settings=settings,
+                data=options.data,
+                memory=options.memory,
+                seed=seed,
+                tasks=options.tasks,
+                batch_size=options.batch_size,
+                class_order=options.class_order,
+                image_size=options.image_size,
+                limit_per_class=options.limit_per_class,
+                precision=pick_precision(options.precision, device),
+                data_dir=options.data_dir,
+                device=options.device,
+            ),
+            options,
+        )
+        for seed in range(options.seed, options.seed + options.seeds)
+    ]
+    print_runs(runs, say)
+    if options.json:
+        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in runs]
+        print(json.dumps(results[0] if options.seeds == 1 else results))
+    return 0
+
+
+def _run(config: RunConfig, options: RunOptions) -> Finished:
+    done = None if options.fresh else finished(config, options.out)
+    if done:
+        print(f"already finished: {done.folder} (--fresh runs it again)", file=sys.stderr)
+        return done
+    trainer = prepare(config)
+    with Progress(trainer, label=f"{config.method} on {config.data}, seed {config.seed}") as bar:
+        return run(
+            config,
+            options.out,
+            listeners=[bar],
+            tensorboard=options.tensorboard,
+            trainer=trainer,
+        )
+
+
+def _parse(name: str, arguments: Sequence[str]) -> tuple[RunOptions, Settings]:
+    """Parse twice: the first time to learn data set and recipe, whose values are then defaults."""
+    cls = method(name)
+    group = name.replace("-", "_")
+    command: Any = make_dataclass("Command", [("run", RunOptions), (group, cls.settings_type)])
+    paragraphs = [
+        f"Train {cls.about.title} ({cls.about.paper}, {cls.about.year}).",
+        f"METHOD is one of {', '.join(methods())}; without one it is {DEFAULT}.",
+        f"Recipes of {name}: {', '.join(recipes(name)) or 'none'}.",
+    ]
+    say = {
+        "command": f"onpro run {name}",
+        "about": "\n\n".join(textwrap.fill(paragraph, 78) for paragraph in paragraphs),
+    }
+    first: RunOptions = parse(command, arguments, **say).run
+    values = settings_for(name, first.data, first.recipe)
+    parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
+    return parsed.run, getattr(parsed, group)

@@ -1,0 +1,20 @@
+"""Plain tables on the terminal."""
+
+from collections.abc import Sequence
+from typing import TextIO
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], file: TextIO | None = None
+) -> None:
+    """Print a table that folds long cells to the width of the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(file=file, markup=False, highlight=False).print(table)

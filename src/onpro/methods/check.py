@@ -1,0 +1,217 @@
+"""Properties that every method must have, for the methods here and for anybody's own.
+
+Each property is a function of a method's class and settings that raises AssertionError where it
+does not hold; `check_method` checks them all on a tiny stream, in seconds.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.data.imageset import ImageSet
+from onpro.data.tiny import tiny
+from onpro.methods.base import Context
+from onpro.methods.registry import AnyMethod
+from onpro.methods.settings import Settings
+from onpro.streams import Batch, ClassIncremental
+
+CLASSES, TASKS = 4, 2
+Property = Callable[[type[AnyMethod], Settings], None]
+
+
+def check_method(cls: type[AnyMethod], settings: Settings | None = None) -> None:
+    """Raise AssertionError unless the method has every property of `PROPERTIES`.
+
+    Args:
+        cls: the method, registered.
+        settings: what to check it with; default: its defaults with a small encoder.
+    """
+    if settings is None:
+        settings = replace(cls.settings_type(), encoder="slim")
+    for holds in PROPERTIES:
+        holds(cls, settings)
+
+
+def equal_seeds_give_equal_runs(cls: type[AnyMethod], settings: Settings) -> None:
+    """Two runs of one seed end in the same state; another seed ends in another."""
+    first, second, other = (
+        _trained(cls, settings, _batches()[:6], seed=seed) for seed in (0, 0, 1)
+    )
+    assert _equal(first.state_dict(), second.state_dict()), "two runs of one seed differ"
+    assert not _equal(first.state_dict(), other.state_dict()), "the seed changes nothing"
+
+
+def going_on_from_a_state_equals_going_straight_on(
+    cls: type[AnyMethod], settings: Settings
+) -> None:
+    """Save in mid-stream, load into a new method, go on: as if nothing had happened."""
+    batches = _batches()
+    half = len(batches) // 2
+    for cut in (1, half - 1, half, half + 1):
+        straight = _trained(cls, settings, batches[:cut])
+        state = copy.deepcopy(straight.state_dict())
+        resumed = _new(cls, settings)
+        resumed.load_state_dict(state)
+        for batch in batches[cut : cut + 3]:
+            straight.observe(batch)
+            resumed.observe(batch)
+        assert _equal(straight.state_dict(), resumed.state_dict()), (
+            f"saved after step {cut} and loaded, the method goes on differently: "
+            "something that changes is not part of its state"
+        )
+
+
+def it_learns(cls: type[AnyMethod], settings: Settings) -> None:
+    """After a tiny stream it knows far more than chance."""
+    stream = _stream(_data(120))
+    learner = _new(cls, settings)
+    for batch in stream:
+        learner.observe(batch)
+    learner.finish_task()
+    right = total = 0
+    for task in range(TASKS):
+        test = stream.test(task)
+        right += int((learner.predict(test.images) == test.labels).sum())
+        total += len(test)
+    assert right / total > 1.6 / CLASSES, f"{right} of {total} right is close to chance"
+
+
+def batches_of_any_size_work(cls: type[AnyMethod], settings: Settings) -> None:
+    """One image, one class, no image, a large batch: none breaks it."""
+    learner = _new(cls, settings)
+    batches = _batches()
+    for count in (3, 1, 7, 2):
+        learner.observe(_head(batches[0], count))
+    learner.observe(_head(batches[0], 0))
+    large = _joined(batches[:6])
+    learner.observe(large)
+    alone = large.labels == large.labels[0]
+    learner.observe(_batch(large.images[alone], large.labels[alone], 0))
+    for batch in batches[-2:]:
+        terms = learner.observe(batch)
+        assert all(bool(term.isfinite()) for term in terms.values()), "a loss is not finite"
+    assert learner.predict(large.images[:1]).shape == (1,), "one image, one prediction"
+    assert learner.predict(large.images[:0]).shape == (0,), "no image, no prediction"
+
+
+def predicting_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
+    """It learns in train mode, predicts in eval mode, and a prediction leaves no trace."""
+    learner = _trained(cls, settings, _batches()[:4])
+    learner.finish_task()
+    images = _batches()[0].images
+    assert learner.network.training, "between steps the network must be in train mode"
+    learner.predict(images)
+    before = copy.deepcopy(learner.state_dict())
+    one_by_one = torch.cat([learner.predict(image[None]) for image in images])
+    together = learner.predict(images)
+    assert torch.equal(one_by_one, together), "a prediction depends on the images beside it"
+    assert learner.network.training, "a prediction leaves the network out of train mode"
+    assert _equal(before, learner.state_dict()), "a prediction changes the method's state"
+
+
+def global_randomness_is_left_alone(cls: type[AnyMethod], settings: Settings) -> None:
+    """It neither reads nor moves the global random state."""
+    before = torch.random.get_rng_state()
+    try:
+        states = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            position = torch.random.get_rng_state()
+            learner = _trained(cls, settings, _batches()[:3])
+            learner.finish_task()
+            assert torch.equal(position, torch.random.get_rng_state()), (
+                "the global random state was moved"
+            )
+            states.append(learner.state_dict())
+        assert _equal(*states), "the global random state was read"
+    finally:
+        torch.random.set_rng_state(before)
+
+
+def unannounced_classes_and_boundaries_work(cls: type[AnyMethod], settings: Settings) -> None:
+    """Nobody says how many classes there are, or where a task ends: heads grow."""
+    learner = _new(cls, settings, classes=None)
+    for batch in _batches():
+        learner.observe(replace(batch, task=None))
+    assert learner.network.classes == CLASSES, "the head did not grow with the classes"
+    predicted = learner.predict(_batches()[0].images)
+    assert int(predicted.max()) < CLASSES, "a class was predicted that nobody has seen"
+    state = copy.deepcopy(learner.state_dict())
+    resumed = _new(cls, settings, classes=None)
+    resumed.load_state_dict(state)
+    assert _equal(learner.state_dict(), resumed.state_dict()), "a grown head does not load"
+
+
+PROPERTIES: Sequence[Property] = (
+    equal_seeds_give_equal_runs,
+    going_on_from_a_state_equals_going_straight_on,
+    it_learns,
+    batches_of_any_size_work,
+    predicting_changes_nothing,
+    global_randomness_is_left_alone,
+    unannounced_classes_and_boundaries_work,
+)
+
+
+def _data(per_class: int) -> ImageSet:
+    return tiny(classes=CLASSES, train_per_class=per_class, test_per_class=25)
+
+
+def _stream(data: ImageSet) -> ClassIncremental:
+    return ClassIncremental(data, TASKS)
+
+
+def _batches() -> list[Batch]:
+    return list(_stream(_data(30)))
+
+
+def _new(
+    cls: type[AnyMethod], settings: Settings, *, seed: int = 0, classes: int | None = CLASSES
+) -> AnyMethod:
+    data = _data(1)
+    context = Context(
+        data.image_shape,
+        Normalise(data.mean, data.std),
+        num_classes=classes,
+        memory=40,
+        seed=seed,
+    )
+    return cls(settings, context)
+
+
+def _trained(
+    cls: type[AnyMethod], settings: Settings, batches: Sequence[Batch], *, seed: int = 0
+) -> AnyMethod:
+    learner = _new(cls, settings, seed=seed)
+    for batch in batches:
+        learner.observe(batch)
+    return learner
+
+
+def _batch(images: Tensor, labels: Tensor, task: int | None) -> Batch:
+    return Batch(images, labels, task, tuple(labels.unique().tolist()))
+
+
+def _head(batch: Batch, count: int) -> Batch:
+    return _batch(batch.images[:count], batch.labels[:count], batch.task)
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    images = torch.cat([batch.images for batch in batches])
+    return _batch(images, torch.cat([batch.labels for batch in batches]), batches[0].task)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two states hold the same values, bit for bit."""
+    if isinstance(a, Tensor):
+        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)

@@ -1,0 +1,43 @@
+"""On a GPU: a training step never waits for the device."""
+
+import pytest
+import torch
+
+from onpro.augment import Normalise
+from onpro.data.tiny import tiny
+from onpro.experiments import settings_for
+from onpro.methods import Context, method, methods
+from onpro.streams import ClassIncremental
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("autocast", [None, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_no_step_waits_for_the_device(name: str, autocast: torch.dtype | None) -> None:
+    data = tiny()
+    device = torch.device("cuda")
+    stream = ClassIncremental(data, 3, device=device)
+    context = Context(
+        data.image_shape,
+        Normalise(data.mean, data.std),
+        num_classes=stream.num_classes,
+        memory=40,
+        device=device,
+        autocast=autocast,
+    )
+    learner = method(name)(settings_for(name, "tiny"), context)
+    steps = iter(stream)
+    for _ in range(14):  # into the second task, so that constants and first uses are over
+        learner.observe(next(steps))
+    batches = [next(steps) for _ in range(6)]
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in batches:
+            learner.observe(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

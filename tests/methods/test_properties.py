@@ -1,0 +1,13 @@
+"""Every method has every property."""
+
+import pytest
+
+from onpro.experiments import settings_for
+from onpro.methods import method, methods
+from onpro.methods.check import PROPERTIES, Property
+
+
+@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda p: p.__name__)
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_every_method_has_every_property(name: str, holds: Property) -> None:
+    holds(method(name), settings_for(name, "tiny"))
