@@ -20,7 +20,7 @@ DATA = tiny(classes=4, train_per_class=50, test_per_class=1, image_size=8)
 
 
 class Watched(ER):
-    """ER that notes what goes through its encoder in training, and how full the memory is by then."""
+    """ER that notes what goes through its encoder in training, and the fill of its memory then."""
 
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)

@@ -24,7 +24,7 @@ IMAGENET = MANY_CLASSES | {
 }
 """OnPro on ImageNet: replay of 10 (paper), no rotation (our reading), the rest as on CIFAR-100."""
 
-SHORT_STREAM = SMALL_IMAGES | {"projection": 64, "learning_rate": 5e-3, "rotations": 4}
+SHORT_STREAM = SMALL_IMAGES | {"projection": 64, "learning_rate": 5e-3}
 """OnPro on a stream of some hundred steps, on a CPU (ours)."""
 
 DATA: dict[str, dict[str, dict[str, Any]]] = {
@@ -36,7 +36,7 @@ DATA: dict[str, dict[str, dict[str, Any]]] = {
         "imagenet1k": IMAGENET,
         "digits": SHORT_STREAM,
         "folder": SMALL_IMAGES | {"projection": 64},
-        "tiny": SHORT_STREAM,
+        "tiny": SHORT_STREAM | {"rotations": 4},
     },
 }
 """For each method the values of a data set; a data set that is not named has none."""

@@ -242,7 +242,7 @@ class OnPro(Method[OnProSettings]):
         settings, generator = self.settings, self.random["mixup"]
         if not settings.mixup or self.progress.steps_in_task == 0:
             return feedback.unmixed(images, labels)
-        base = int(len(labels) * (1 - settings.feedback))
+        base = int(len(labels) * round(1 - settings.feedback, 9))  # 1 − 0.9 is a bit below 0.1
         kept = torch.randperm(len(labels), generator=generator, device=labels.device)[:base]
         randomly = feedback.mix_randomly(
             images[kept],
