@@ -42,7 +42,7 @@ def steps(normalise: Normalise) -> dict[str, Step]:
 EVERY_STEP = (*NAMES, "rotate", "from_uint8")
 
 
-class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Watch(TorchDispatchMode):
     """Notes the name of every operation."""
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import Golden
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,6 +23,7 @@ from onpro.methods.feedback import (
     plain_counts,
     unmixed,
 )
+from tests.conftest import Golden
 
 KERNELS: tuple[Kernel, ...] = ("inverse", "gaussian")
 ROUNDINGS: tuple[Rounding, ...] = ("exact", "plain")
@@ -411,7 +411,7 @@ def test_plain_rounding_may_give_fewer_images_or_more(
 # The hot path
 
 
-class NoWaiting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class NoWaiting(TorchDispatchMode):
     """Refuses every operation whose result the host would have to wait for."""
 
     WAITS = frozenset(

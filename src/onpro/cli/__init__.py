@@ -1,5 +1,6 @@
 """The command `onpro`: one module a subcommand, imported when it is asked for."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,13 +12,15 @@ COMMANDS = {
     "run": "train a method on a stream, print and save how it does",
     "methods": "list the methods, their papers and what they keep",
     "datasets": "list the data sets and how to name your own",
+    "report": "print a table of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
 }
 
 USAGE = f"""usage: onpro COMMAND [OPTIONS]
 
-Online class-incremental learning: a model meets a stream of images once, in small
-batches, new classes keep arriving, and only a few past images may be kept.
+Online class-incremental learning: a model meets a stream of images once, in
+small batches, new classes keep arriving, and only a few past images may be
+kept.
 
 commands:
 {chr(10).join(f"  {name:<10} {about}" for name, about in COMMANDS.items())}
@@ -27,14 +30,26 @@ options:
   --version    show the version
 
 examples:
-  onpro run                                  OnPro on handwritten digits, on any laptop
-  onpro run er --memory 200 --seeds 3        another method, three runs
+  onpro run                              OnPro on handwritten digits
+  onpro run er --memory 200 --seeds 3    another method, three runs
   onpro run onpro --data cifar10 --memory 500"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _answer(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has gone: nothing is left to say
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stderr.fileno())
+        return 0
+    return status
+
+
+def _answer(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
     except UserError as error:
@@ -43,9 +58,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nonpro: interrupted; the unfinished run was not kept.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone: nothing is left to say
-        return 0
 
 
 def _dispatch(arguments: list[str]) -> int:

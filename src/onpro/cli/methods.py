@@ -34,9 +34,6 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print_table(
         ["name", "method", "year", "keeps", "predicts by", "images per step"],
-        [
-            [a.name, a.title, str(a.year), a.memory, a.inference, a.images_per_step]
-            for a in abouts
-        ],
+        [[a.name, a.title, str(a.year), a.memory, a.inference, a.images_per_step] for a in abouts],
     )
     return 0

@@ -1,11 +1,10 @@
 """Options from dataclasses, and mistakes in them as one sentence."""
 
 import contextlib
-import dataclasses
 import io
 import re
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeVar, get_type_hints
 
 import tyro
 
@@ -28,7 +27,6 @@ def parse(
     """
     _check_names(kind, arguments)
     complaint = io.StringIO()
-    start = {} if default is None else {"default": default}
     try:
         with contextlib.redirect_stderr(complaint):
             return tyro.cli(
@@ -36,8 +34,8 @@ def parse(
                 prog=command,
                 description=about,
                 args=list(arguments),
+                default=tyro.MISSING_NONPROP if default is None else default,
                 config=(tyro.conf.OmitArgPrefixes,),
-                **start,
             )
     except SystemExit as leaving:
         if leaving.code in (None, 0):
@@ -48,10 +46,10 @@ def parse(
 def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
     """Refuse an option nobody knows, naming the nearest one."""
     known = {"--help"}
-    for group in dataclasses.fields(kind):  # type: ignore[arg-type] # callers pass dataclasses
-        for option in dataclasses.fields(group.type):  # type: ignore[arg-type]
-            name = option.name.replace("_", "-")
-            known |= {f"--{name}", f"--no-{name}"} if option.type is bool else {f"--{name}"}
+    for group in get_type_hints(kind).values():
+        for option, type_ in get_type_hints(group).items():
+            name = option.replace("_", "-")
+            known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in known:
@@ -59,10 +57,14 @@ def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
 
 
 def _sentence(complaint: str, command: str) -> str:
-    """The message inside the frame tyro draws around it, as one sentence."""
+    """The message below its title, in the frame tyro draws where it can, as one sentence."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint)
-    framed = [line.strip(" │") for line in plain.splitlines() if line.startswith("│")]
-    text = " ".join(" ".join(line for line in framed if line.strip("─")).split())
+    lines = [line.strip(" │") for line in plain.splitlines()[1:]]
+    text = " ".join(" ".join(line for line in lines if line.strip("╰╯─-")).split())
     for footer in ("Argument helptext:", "For full helptext", "Perhaps you meant"):
         text = text.partition(footer)[0]
+    given = re.match(r"Error parsing --.*?(\[.*?\]|'.*?')", text)
+    usage = re.search(r"Argument helptext:\W*(--\S+) (.*)", "\n".join(lines))
+    if given and usage:
+        text = f"{usage[1]} takes {usage[2]}, not {given[1]}"
     return f"{text.strip().rstrip('.')}; see {command} --help."

@@ -19,6 +19,7 @@ from onpro.experiments import (
     finished,
     prepare,
     recipes,
+    require_writable,
     run,
     settings_for,
 )
@@ -92,10 +93,11 @@ def main(arguments: Sequence[str]) -> int:
     options, settings = _parse(name, arguments[1:] if named else arguments)
     if options.seeds < 1:
         raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
+    require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
-    values = dict(data_values(name, options.data))
-    if values:
-        listed = ", ".join(f"{field}={value}" for field, value in values.items())
+    values = data_values(name, options.data).items()
+    listed = ", ".join(f"{f}={value}" for f, value in values if getattr(settings, f) == value)
+    if listed:
         print(f"{name} on {options.data}: {listed} (the data set's values)", file=say)
     if options.recipe:
         print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
@@ -108,6 +110,7 @@ def main(arguments: Sequence[str]) -> int:
                 data=options.data,
                 memory=options.memory,
                 seed=seed,
+                recipe=options.recipe,
                 tasks=options.tasks,
                 batch_size=options.batch_size,
                 class_order=options.class_order,
@@ -156,9 +159,14 @@ def _parse(name: str, arguments: Sequence[str]) -> tuple[RunOptions, Settings]:
     ]
     say = {
         "command": f"onpro run {name}",
-        "about": "\n\n".join(textwrap.fill(paragraph, 78) for paragraph in paragraphs),
+        "about": "\n\n".join(map(_fold, paragraphs)),
     }
     first: RunOptions = parse(command, arguments, **say).run
     values = settings_for(name, first.data, first.recipe)
     parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
     return parsed.run, getattr(parsed, group)
+
+
+def _fold(paragraph: str) -> str:
+    """Lines of a terminal's width; tyro joins them again unless they are indented."""
+    return textwrap.fill(paragraph, 79, subsequent_indent="  ", break_on_hyphens=False)

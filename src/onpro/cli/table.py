@@ -12,9 +12,13 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # for the command to handle; rich would exit with status 1
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(file=file, markup=False, highlight=False).print(table)
+    Terminal(file=file, markup=False, highlight=False).print(table)

@@ -1,6 +1,7 @@
 """Many runs: configurations, recipes, run folders, statistics."""
 
 from onpro.experiments.config import RunConfig
+from onpro.experiments.files import require_writable
 from onpro.experiments.recipes import Recipe, data_values, recipes, settings_for
 from onpro.experiments.run import Finished, finished, prepare, run
 from onpro.experiments.statistics import Summary, summarise
@@ -14,6 +15,7 @@ __all__ = [
     "finished",
     "prepare",
     "recipes",
+    "require_writable",
     "run",
     "settings_for",
     "summarise",

@@ -21,6 +21,8 @@ class RunConfig:
     data: str = "digits"
     memory: int = 100
     seed: int = 0
+    recipe: str | None = None
+    """Name of the variation the settings come from, if any."""
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
@@ -38,8 +40,8 @@ class RunConfig:
                 f"a memory of {self.memory} images is smaller than a batch of {self.batch_size}: "
                 "give more --memory or a smaller --batch-size."
             )
-        if self.seed < 0:
-            raise UserError(f"the seed must not be negative, but it is {self.seed}.")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"the seed must be at least 0 and below 2^63, not {self.seed}.")
 
     def what(self) -> dict[str, Any]:
         """What is computed, as plain values; not where."""
@@ -48,6 +50,7 @@ class RunConfig:
             "data": self.data,
             "memory": self.memory,
             "seed": self.seed,
+            "recipe": self.recipe,
             "tasks": self.tasks,
             "batch_size": self.batch_size,
             "class_order": self.class_order,
@@ -60,11 +63,12 @@ class RunConfig:
     @property
     def hash(self) -> str:
         """Eight digits that tell these settings from others, whatever the seed."""
-        what = {name: value for name, value in self.what().items() if name != "seed"}
+        names = {"seed", "recipe"}  # a recipe is only a name for settings
+        what = {name: value for name, value in self.what().items() if name not in names}
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:8]
 
     @property
     def folder(self) -> str:
         """Name of the run's folder."""
-        data = re.sub(r"[^A-Za-z0-9.]+", "_", self.data).strip("_")
+        data = re.sub(r"[^A-Za-z0-9.]+", "_", self.data)[:80].strip("_")
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"

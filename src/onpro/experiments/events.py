@@ -1,6 +1,7 @@
 """The log of a run: one line of JSON for each logged step and each evaluation."""
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ class EventLog:
 
     def on_step(self, step: Step) -> None:
         """Log a training step."""
-        self._write("step", asdict(step))
+        terms = {name: v if math.isfinite(v) else None for name, v in step.terms.items()}
+        self._write("step", asdict(step) | {"terms": terms})  # JSON knows neither NaN nor ∞
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
         """Log an evaluation."""
@@ -40,9 +42,10 @@ class TensorBoardLog:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
-                "TensorBoard is not installed: pip install 'onpro[track]', or leave --tensorboard out."
+                "TensorBoard is not installed: "
+                "pip install 'onpro[track]', or leave --tensorboard out."
             ) from None
-        self._writer = SummaryWriter(folder)  # type: ignore[no-untyped-call] # torch's own
+        self._writer = SummaryWriter(folder)
 
     def on_step(self, step: Step) -> None:
         """Log the terms of the loss."""
@@ -57,8 +60,8 @@ class TensorBoardLog:
         self._add("accuracy/average", mean, evaluated.step)
 
     def _add(self, name: str, value: float, step: int) -> None:
-        self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+        self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

@@ -39,8 +39,22 @@ def writing_below(folder: Path) -> Iterator[None]:
     """Turn what the file system refuses into a sentence that names the folder."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # no file has refused: whoever read what a listener prints has gone
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(
-            f"cannot write in {folder}: {reason}; make room there or give another --out."
-        ) from error
+        raise _cannot_write(folder, error.strerror or str(error)) from error
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be made or written in, before any work is done for it."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise _cannot_write(folder, f"{there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _cannot_write(folder, "permission denied")
+
+
+def _cannot_write(folder: Path, reason: str) -> UserError:
+    return UserError(
+        f"cannot write in {folder}: {reason.lower()}; make room there or give another --out."
+    )

@@ -78,7 +78,9 @@ RECIPES: dict[str, dict[str, Recipe]] = {
             "Table 3: replay prototypes of earlier tasks only", {"seen_without_new": True}
         ),
         "random-mixup": Recipe("Table 4: mixup without feedback", {"feedback": 0.0}),
-        "ce-both": Recipe("Table A3: one cross-entropy of new and replay", {"cross_entropy": "both"}),
+        "ce-both": Recipe(
+            "Table A3: one cross-entropy of new and replay", {"cross_entropy": "both"}
+        ),
         "ce-separate": Recipe(
             "Table A3: a cross-entropy of new, another of replay", {"cross_entropy": "separate"}
         ),

@@ -77,13 +77,20 @@ def run(
     tensorboard: bool = False,
     trainer: Trainer | None = None,
 ) -> Finished:
-    """Train one run and save it; a folder that cannot be finished is not left behind."""
+    """Train one run and save it; a folder that cannot be finished is not left behind.
+
+    A run that replaces a finished one takes its place only when it is finished itself.
+    """
     trainer = trainer or prepare(config)
     folder = out / config.folder
-    with writing_below(out), ExitStack() as cleanup:
+    earlier = folder.with_name(folder.name + ".old")
+    with writing_below(out), ExitStack() as undo:
+        if (folder / "result.json").exists():
+            shutil.rmtree(earlier, ignore_errors=True)
+            folder.rename(earlier)
+            undo.callback(earlier.rename, folder)
         folder.mkdir(parents=True, exist_ok=True)
-        cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-        (folder / "result.json").unlink(missing_ok=True)
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
         write_json(folder / "config.json", describe(config))
         events = EventLog(folder / "events.jsonl")
         with ExitStack() as logs:
@@ -96,7 +103,8 @@ def run(
             trainer.run()
         result = collect(config, trainer)
         write_json(folder / "result.json", result)
-        cleanup.pop_all()
+        undo.pop_all()
+        shutil.rmtree(earlier, ignore_errors=True)
     return Finished(folder, result)
 
 
@@ -117,6 +125,7 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "data": config.data,
         "memory": config.memory,
         "seed": config.seed,
+        "recipe": config.recipe,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
         "confusion": trainer.confusion.tolist(),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from onpro import augment
+from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
 from onpro.methods.network import Network
 from onpro.methods.settings import Settings, require
@@ -29,7 +30,7 @@ class Context:
     memory: int = 200
     """How many past images may be kept."""
     seed: int = 0
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     autocast: torch.dtype | None = None
     """Half precision of the network in training; None: float32."""
     channels_last: bool = True
@@ -144,7 +145,13 @@ class Method(ABC, Generic[S]):
             f"a memory of {size} images is too small for {self.about.name}: "
             f"give at least {at_least}.",
         )
-        return Memory(size, self.context.image_shape, device=self.context.device)
+        try:
+            return Memory(size, self.context.image_shape, device=self.context.device)
+        except RuntimeError as error:  # how torch says that there is no room
+            raise UserError(
+                f"a memory of {size} images does not fit on {self.context.device}: "
+                "give a smaller one."
+            ) from error
 
     # One step
 
@@ -215,7 +222,7 @@ class Method(ABC, Generic[S]):
         return torch.autocast(self.context.device.type, dtype=dtype, enabled=dtype is not None)
 
     def encode(self, images: Tensor) -> Tensor:
-        """h = f(x) in training, float32."""
+        """H = f(x) in training, float32."""
         self.progress.images += len(images)
         with self.autocast():
             features = self.network.features(images.contiguous(memory_format=self.context.layout))
@@ -223,12 +230,13 @@ class Method(ABC, Generic[S]):
 
     def classify(self, images: Tensor) -> Tensor:
         """φ(f(x)) in training: logits (n, classes)."""
-        return self.network.classifier(self.encode(images))
+        logits: Tensor = self.network.classifier(self.encode(images))
+        return logits
 
     def descend(self, loss: Tensor) -> None:
         """One optimizer step down the gradient of the loss."""
         self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call] # torch's own
+        self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
 
@@ -245,7 +253,8 @@ class Method(ABC, Generic[S]):
 
     def rate(self, images: Tensor) -> Tensor:
         """Scores of network input, in eval mode: the logits of the classifier."""
-        return self.network(images.contiguous(memory_format=self.context.layout))
+        logits: Tensor = self.network(images.contiguous(memory_format=self.context.layout))
+        return logits
 
     def predict(self, images: Tensor) -> Tensor:
         """The class of each image, (n,)."""

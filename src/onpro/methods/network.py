@@ -35,11 +35,11 @@ class Network(nn.Module):
         return self.classifier.out_features
 
     def features(self, images: Tensor) -> Tensor:
-        """h = f(x), (n, features)."""
+        """H = f(x), (n, features)."""
         return self.encoder(images)
 
     def project(self, features: Tensor) -> Tensor:
-        """u = g(h), or h itself where there is no projector."""
+        """U = g(h), or h itself where there is no projector."""
         return features if self.projector is None else self.projector(features)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -50,5 +50,5 @@ class Network(nn.Module):
     def grow(
         self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
     ) -> None:
-        """Widen the classifier to `classes` outputs; the old ones and their optimizer state stay."""
+        """Widen the classifier to `classes` outputs; old ones and their optimizer state stay."""
         self.classifier.grow(classes, optimizer=optimizer, generator=generator)

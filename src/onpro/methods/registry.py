@@ -1,5 +1,6 @@
 """The methods by name: those of the package, and those of any package that announces its own."""
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
@@ -33,7 +34,8 @@ def register(
     """
 
     def enter(cls: type[M]) -> type[M]:
-        if name in _METHODS and _METHODS[name].__qualname__ != cls.__qualname__:
+        known = _METHODS.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"two methods want the name '{name}'")
         cls.about = About(name, title, paper, year, memory, inference, images_per_step)
         cls.settings_type = settings
@@ -46,7 +48,10 @@ def register(
 @cache
 def _announced_elsewhere() -> None:
     for entry in entry_points(group="onpro.methods"):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # a broken package must not take the other methods with it
+            warnings.warn(f"methods of {entry.value} left out: {error!r}", stacklevel=2)
 
 
 def methods() -> dict[str, type[AnyMethod]]:

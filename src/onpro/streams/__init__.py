@@ -2,6 +2,6 @@
 
 from onpro.streams.batch import Batch
 from onpro.streams.class_incremental import ClassIncremental, ClassOrder
-from onpro.streams.stream import State, Stream
+from onpro.streams.stream import Benchmark, State, Stream
 
-__all__ = ["Batch", "ClassIncremental", "ClassOrder", "State", "Stream"]
+__all__ = ["Batch", "Benchmark", "ClassIncremental", "ClassOrder", "State", "Stream"]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from onpro.data.imageset import Split
 from onpro.streams.batch import Batch
 
 State = dict[str, Any]
@@ -31,3 +32,30 @@ class Stream(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a saved position; ValueError if the state is of another stream."""
+
+
+class Benchmark(Stream, Protocol):
+    """A stream with tasks that end, and test images to examine a method after each."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes of the whole stream."""
+
+    @property
+    def num_tasks(self) -> int:
+        """Number of tasks."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; a label is a position here."""
+
+    @property
+    def task_classes(self) -> tuple[tuple[int, ...], ...]:
+        """Labels of each task."""
+
+    @property
+    def steps_per_task(self) -> tuple[int, ...]:
+        """Number of batches of each task."""
+
+    def test(self, task: int) -> Split:
+        """The test images of a task, on the stream's device."""

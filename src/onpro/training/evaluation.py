@@ -25,7 +25,8 @@ def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -
 
 def accuracies(confusion: Tensor, task_classes: Sequence[Sequence[int]]) -> list[float]:
     """Percent of each task's images whose class is predicted, among all classes."""
+    right, images = confusion.diagonal().tolist(), confusion.sum(dim=1).tolist()
     return [
-        100.0 * float(confusion.diagonal()[list(task)].sum() / confusion[list(task)].sum())
+        100.0 * sum(right[label] for label in task) / sum(images[label] for label in task)
         for task in task_classes
     ]

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
-from onpro.streams import ClassIncremental
+from onpro.streams import Benchmark
 from onpro.training.evaluation import accuracies, confusion_matrix
 
 
@@ -55,11 +56,12 @@ class Trainer:
     def __init__(
         self,
         method: AnyMethod,
-        stream: ClassIncremental,
+        stream: Benchmark,
         *,
         listeners: Sequence[Listener] = (),
         log_every: int = 50,
     ) -> None:
+        _require_test_images(stream)
         self.method = method
         self.stream = stream
         self.listeners = listeners
@@ -71,23 +73,34 @@ class Trainer:
 
     def run(self) -> None:
         """Train through the rest of the stream."""
-        ends = _cumulative(self.stream.steps_per_task)
+        if self._task_over():  # saved after a task's last step, before its examination
+            self._close_task()
         clock = time.perf_counter()
         for batch in self.stream:
             terms = self.method.observe(batch)
             position = self.stream.position
-            task_over = position == ends[len(self.accuracy)]
+            task_over = self._task_over()
             if position % self.log_every == 0 or position == 1 or task_over:
                 values = _read(terms)  # waits for the device
                 self.train_seconds += time.perf_counter() - clock
                 self._tell_step(values)
                 clock = time.perf_counter()
             if task_over:
-                self.method.finish_task()
-                self._wait()
-                self.train_seconds += time.perf_counter() - clock
-                self._evaluate()
+                self._close_task()
                 clock = time.perf_counter()
+
+    def _task_over(self) -> bool:
+        """Whether the task that is to be examined next has had its last step."""
+        examined = len(self.accuracy)
+        end = sum(self.stream.steps_per_task[: examined + 1])
+        return examined < self.stream.num_tasks and self.stream.position == end
+
+    def _close_task(self) -> None:
+        clock = time.perf_counter()
+        self.method.finish_task()
+        self._wait()
+        self.train_seconds += time.perf_counter() - clock
+        self._evaluate()
 
     def _evaluate(self) -> None:
         clock = time.perf_counter()
@@ -140,12 +153,14 @@ class Trainer:
         self.eval_seconds = state["eval_seconds"]
 
 
-def _cumulative(counts: Sequence[int]) -> list[int]:
-    ends, end = [], 0
-    for count in counts:
-        end += count
-        ends.append(end)
-    return ends
+def _require_test_images(stream: Benchmark) -> None:
+    for task, labels in enumerate(stream.task_classes):
+        if not len(stream.test(task)):
+            names = ", ".join(stream.classes[label] for label in labels)
+            raise UserError(
+                f"task {task + 1} of {stream.num_tasks} ({names}) has no test image: add some, or "
+                "take fewer tasks."
+            )
 
 
 def _read(terms: Mapping[str, Tensor]) -> dict[str, float]:

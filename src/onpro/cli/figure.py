@@ -1,0 +1,45 @@
+"""`onpro figure NAME RUN…`: draw a figure from finished runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from onpro.cli.parsing import parse
+from onpro.errors import UserError
+from onpro.experiments.reading import read_runs
+from onpro.figures import FIGURES, draw
+
+
+@dataclass(frozen=True)
+class FigureOptions:
+    """What to draw, from what, to where."""
+
+    name: tyro.conf.Positional[str]
+    """accuracy: accuracy on the tasks seen so far; matrix: accuracy on each task after each."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, or folders that hold some."""
+
+    out: Path | None = None
+    """File to write, its ending says the format (png, pdf, svg); else NAME.png."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A figure."""
+
+    options: FigureOptions
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Draw the figure."""
+    about = f"Draw a figure from finished runs. Figures: {', '.join(FIGURES)}."
+    options = parse(Command, arguments, command="onpro figure", about=about).options
+    if not options.runs:
+        raise UserError("name at least one run folder, such as runs.")
+    path = options.out or Path(f"{options.name}.png")
+    draw(options.name, read_runs(options.runs), path)
+    print(f"saved {path}")
+    return 0
