@@ -1,0 +1,70 @@
+"""Tables of finished runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.experiments import Finished
+from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, COLUMNS, reported
+from onpro.experiments.reading import read_runs
+from onpro.reports import report
+
+
+def finished(method: str, seed: int, last: float, **more: Any) -> Finished:
+    result = {
+        "method": method,
+        "data": "cifar10",
+        "memory": 200,
+        "seed": seed,
+        "accuracy": [[90.0, None], [last, 80.0]],
+        "average_forgetting": 90.0 - last,
+        "precision": "fp32",
+        "train_seconds": 10.0,
+        "hardware": {"gpu": "NVIDIA H200", "threads": 4},
+        "versions": {"torch": "2.11.0", "python": "3.12.3"},
+    }
+    folder = Path(f"{method}-cifar10-m200-s{seed}-0123abcd")
+    return Finished(folder, result | more)
+
+
+def test_runs_that_differ_in_their_seed_share_a_row() -> None:
+    text = report([finished("onpro", 0, 50.0), finished("onpro", 1, 60.0)])
+    (row,) = [line for line in text.splitlines() if line.startswith("| onpro")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[4] == "0, 1"
+    assert cells[5:7] == ["90.0 ± 0.0", "67.5 ± 3.5"]
+    assert cells[7:10] == ["65.5 ± 1.0", "35.0 ± 7.1", "17.6 ± 1.4"]
+    assert "NVIDIA H200, torch 2.11.0" in text
+
+
+def test_a_variant_has_a_row_of_its_own_and_no_value_of_the_full_method() -> None:
+    variant = finished("onpro", 0, 40.0, recipe="without-apf")
+    variant = Finished(Path("onpro-cifar10-m200-s0-ffffffff"), variant.result)
+    text = report([finished("onpro", 0, 50.0), variant])
+    (row,) = [line for line in text.splitlines() if "without-apf" in line]
+    assert "65.5" not in row
+
+
+@pytest.mark.parametrize("table", [AVERAGE_ACCURACY, AVERAGE_FORGETTING])
+def test_the_papers_tables_are_complete(table: dict[str, str]) -> None:
+    assert len(table) == 14
+    for method in table:
+        for data, memory in COLUMNS:
+            cell = reported(table, method, data, memory)
+            assert cell is not None
+            assert 0 < cell[0] < 100
+            assert cell[1] > 0
+
+
+def test_what_the_paper_does_not_have_is_none() -> None:
+    assert reported(AVERAGE_ACCURACY, "onpro", "cifar10", 123) is None
+    assert reported(AVERAGE_ACCURACY, "mine", "cifar10", 200) is None
+
+
+def test_a_folder_without_runs_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no finished run"):
+        read_runs([tmp_path])
+    with pytest.raises(UserError, match="no folder"):
+        read_runs([tmp_path / "nothing"])
