@@ -10,6 +10,7 @@ from torch import Tensor
 
 from onpro.data.imageset import ImageSet, Split
 from onpro.errors import UserError
+from onpro.randomness import derive_seed
 from onpro.streams.batch import Batch
 from onpro.streams.stream import State
 
@@ -187,5 +188,4 @@ def _bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, 
 
 def _generator(purpose: str, seed: int) -> torch.Generator:
     """A generator of the host for one purpose; another purpose's draws never move it."""
-    digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "little"))
+    return torch.Generator().manual_seed(derive_seed(seed, f"stream/{purpose}"))
