@@ -1,7 +1,10 @@
 """Fixtures every test may use."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read when torch loads
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """The command `onpro`: one module a subcommand, imported when it is asked for."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,6 +11,9 @@ from onpro.errors import UserError, unknown
 
 COMMANDS = {
     "run": "train a method on a stream, print and save how it does",
+    "resume": "go on with interrupted runs from their last checkpoints",
+    "table": "run a table of the paper and print it beside the paper's",
+    "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
     "datasets": "list the data sets and how to name your own",
     "report": "print a table of finished runs beside the paper's values",
@@ -32,12 +36,19 @@ options:
 examples:
   onpro run                              OnPro on handwritten digits
   onpro run er --memory 200 --seeds 3    another method, three runs
-  onpro run onpro --data cifar10 --memory 500"""
+  onpro run onpro --data cifar10 --memory 500
+  onpro resume runs/*                    go on with what was interrupted
+  onpro table table1 --data cifar10 --methods onpro,er --seeds 5"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C."""
+    """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C.
+
+    An interruption by another signal has the status 128 plus its number.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Torch's threads wait for each other asleep: spinning, a busy machine slows them tenfold.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         status = _answer(arguments)
         sys.stdout.flush()
@@ -55,9 +66,9 @@ def _answer(arguments: list[str]) -> int:
     except UserError as error:
         print(f"onpro: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\nonpro: interrupted; the unfinished run was not kept.", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupted:  # a run says what is kept of it
+        print(f"\nonpro: {str(interrupted) or 'interrupted.'}", file=sys.stderr)
+        return 128 + int(getattr(interrupted, "signal", signal.SIGINT))
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onpro.cli.parsing import parse
-from onpro.cli.table import print_table
+from onpro.cli.printing import print_table
 from onpro.data import Source, sources
 
 

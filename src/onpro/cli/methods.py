@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from onpro.cli.parsing import parse
-from onpro.cli.table import print_table
+from onpro.cli.printing import print_table
 from onpro.methods import methods
 
 

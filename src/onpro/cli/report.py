@@ -1,6 +1,6 @@
-"""`onpro report RUN…`: a table of finished runs beside the paper's values."""
+"""`onpro report RUN…`: finished runs beside the paper's values, as a table or a page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,16 +8,28 @@ import tyro
 
 from onpro.cli.parsing import parse
 from onpro.errors import UserError
-from onpro.experiments.reading import read_runs
-from onpro.reports import report
+from onpro.experiments.reading import read_runs, warn
+from onpro.reports import comma_separated, latex, page, report
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Which runs to report."""
+    """Which runs to report, and where."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders, or folders that hold some."""
+
+    html: Path | None = None
+    """File for a page with tables, charts and settings, to open in a browser; needs no network."""
+
+    markdown: Path | None = None
+    """File for the table in Markdown, as it is printed without any of these options."""
+
+    latex: Path | None = None
+    """File for the table in LaTeX (booktabs), to paste into a paper."""
+
+    csv: Path | None = None
+    """File for the table as comma-separated values, numbers unrounded."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +40,35 @@ class Command:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table, as Markdown."""
-    about = "Print finished runs as a Markdown table, beside what the paper reports."
+    """Write what is asked for; without a file, print the table as Markdown."""
+    about = "Report finished runs beside what the paper reports: print a table, or write files."
     options = parse(Command, arguments, command="onpro report", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
-    print(report(read_runs(options.runs)))
+    passed_over: list[str] = []
+
+    def skipped(folder: Path, reason: str) -> None:
+        warn(folder, reason)
+        passed_over.append(f"{folder}: {reason}.")
+
+    runs = read_runs(options.runs, skipped=skipped)
+    writers: list[tuple[Path | None, Callable[[], str]]] = [
+        (options.html, lambda: page(runs, passed_over)),
+        (options.markdown, lambda: report(runs) + "\n"),
+        (options.latex, lambda: latex(runs)),
+        (options.csv, lambda: comma_separated(runs)),
+    ]
+    asked = [(path, text) for path, text in writers if path is not None]
+    for path, text in asked:
+        _write(path, text())
+        print(f"saved {path}")
+    if not asked:
+        print(report(runs))
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}.") from None

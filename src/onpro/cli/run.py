@@ -10,21 +10,23 @@ from typing import Any, Literal
 
 from onpro.cli.parsing import parse
 from onpro.cli.progress import Progress
+from onpro.cli.signals import stop_requests
 from onpro.cli.summary import print_runs
 from onpro.errors import UserError
 from onpro.experiments import (
     Finished,
     RunConfig,
     data_values,
-    finished,
+    finished_in,
     prepare,
     recipes,
     require_writable,
-    run,
+    run_in,
     settings_for,
 )
 from onpro.methods import Settings, method, methods
-from onpro.training import pick_device, pick_precision
+from onpro.training import pick_device, pick_precision, require_interval
+from onpro.training.checkpoint import CHECKPOINT_EVERY
 
 DEFAULT = "onpro"
 
@@ -76,8 +78,12 @@ class RunOptions:
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. Losses are
     always float32."""
 
+    checkpoint_every: float = CHECKPOINT_EVERY
+    """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
+    each task only."""
+
     fresh: bool = False
-    """Run again even if this very run is already finished in OUT."""
+    """Start over even if this very run is already finished or interrupted in OUT."""
 
     tensorboard: bool = False
     """Log for TensorBoard too, into the run folder."""
@@ -93,6 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     options, settings = _parse(name, arguments[1:] if named else arguments)
     if options.seeds < 1:
         raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
+    require_interval(options.checkpoint_every)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
     values = data_values(name, options.data).items()
@@ -102,56 +109,79 @@ def main(arguments: Sequence[str]) -> int:
     if options.recipe:
         print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
     device = pick_device(options.device)
-    runs = [
-        _run(
-            RunConfig(
-                method=name,
-                settings=settings,
-                data=options.data,
-                memory=options.memory,
-                seed=seed,
-                recipe=options.recipe,
-                tasks=options.tasks,
-                batch_size=options.batch_size,
-                class_order=options.class_order,
-                image_size=options.image_size,
-                limit_per_class=options.limit_per_class,
-                precision=pick_precision(options.precision, device),
-                data_dir=options.data_dir,
-                device=options.device,
-            ),
-            options,
+    configs = [
+        RunConfig(
+            method=name,
+            settings=settings,
+            data=options.data,
+            memory=options.memory,
+            seed=seed,
+            recipe=options.recipe,
+            tasks=options.tasks,
+            batch_size=options.batch_size,
+            class_order=options.class_order,
+            image_size=options.image_size,
+            limit_per_class=options.limit_per_class,
+            precision=pick_precision(options.precision, device),
+            data_dir=options.data_dir,
+            device=options.device,
         )
         for seed in range(options.seed, options.seed + options.seeds)
     ]
-    print_runs(runs, say)
-    if options.json:
-        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in runs]
-        print(json.dumps(results[0] if options.seeds == 1 else results))
+    done = [
+        train(
+            options.out / config.folder,
+            config,
+            fresh=options.fresh,
+            checkpoint_every=options.checkpoint_every,
+            tensorboard=options.tensorboard,
+        )
+        for config in configs
+    ]
+    show(done, as_json=options.json)
     return 0
 
 
-def _run(config: RunConfig, options: RunOptions) -> Finished:
-    done = None if options.fresh else finished(config, options.out)
+def train(
+    folder: Path,
+    config: RunConfig,
+    *,
+    fresh: bool,
+    checkpoint_every: float,
+    tensorboard: bool = False,
+) -> Finished:
+    """Run what the folder is for, from its last checkpoint on, unless it is finished."""
+    done = None if fresh else finished_in(folder)
     if done:
         print(f"already finished: {done.folder} (--fresh runs it again)", file=sys.stderr)
         return done
     trainer = prepare(config)
-    with Progress(trainer, label=f"{config.method} on {config.data}, seed {config.seed}") as bar:
-        return run(
+    label = f"{config.method} on {config.data}, seed {config.seed}"
+    with stop_requests() as stop, Progress(trainer, label=label) as bar:
+        return run_in(
+            folder,
             config,
-            options.out,
             listeners=[bar],
-            tensorboard=options.tensorboard,
+            tensorboard=tensorboard,
             trainer=trainer,
+            fresh=fresh,
+            checkpoint_every=checkpoint_every,
+            stop=stop,
         )
+
+
+def show(runs: Sequence[Finished], *, as_json: bool) -> None:
+    """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
+    print_runs(runs, sys.stderr if as_json else sys.stdout)
+    if as_json:
+        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in runs]
+        print(json.dumps(results[0] if len(results) == 1 else results))
 
 
 def _parse(name: str, arguments: Sequence[str]) -> tuple[RunOptions, Settings]:
     """Parse twice: the first time to learn data set and recipe, whose values are then defaults."""
     cls = method(name)
-    group = name.replace("-", "_")
-    command: Any = make_dataclass("Command", [("run", RunOptions), (group, cls.settings_type)])
+    command: Any = make_dataclass("Command", [("run", RunOptions), ("method", cls.settings_type)])
     paragraphs = [
         f"Train {cls.about.title} ({cls.about.paper}, {cls.about.year}).",
         f"METHOD is one of {', '.join(methods())}; without one it is {DEFAULT}.",
@@ -164,7 +194,7 @@ def _parse(name: str, arguments: Sequence[str]) -> tuple[RunOptions, Settings]:
     first: RunOptions = parse(command, arguments, **say).run
     values = settings_for(name, first.data, first.recipe)
     parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
-    return parsed.run, getattr(parsed, group)
+    return parsed.run, parsed.method
 
 
 def _fold(paragraph: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from onpro.cli.table import print_table
+from onpro.cli.printing import print_table
 from onpro.experiments import Finished, summarise
 
 MEASURES = {

@@ -1,24 +1,106 @@
-"""Plain tables on the terminal."""
+"""`onpro table NAME`: a table of the paper, run and printed beside the paper's values."""
 
 from collections.abc import Sequence
-from typing import TextIO
+from dataclasses import dataclass
+
+import tyro
+
+from onpro.cli.many import ManyOptions, carry_out
+from onpro.cli.parsing import parse
+from onpro.cli.printing import print_table
+from onpro.errors import UserError
+from onpro.experiments.tables import Table, table, tables
 
 
-def print_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], file: TextIO | None = None
-) -> None:
-    """Print a table that folds long cells to the width of the terminal."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+@dataclass(frozen=True)
+class TableOptions:
+    """Which table, and which part of it."""
 
-    class Terminal(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # for the command to handle; rich would exit with status 1
+    name: tyro.conf.Positional[str | None] = None
+    """Name of the table, such as table1 or tableA5."""
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Terminal(file=file, markup=False, highlight=False).print(table)
+    list: bool = False
+    """List the tables."""
+
+    data: str = ""
+    """Data sets, joined by commas; else those of the table. Others have no value of the paper."""
+
+    methods: str = ""
+    """Methods or variants, joined by commas; else those of the table."""
+
+    memory: str = ""
+    """Memory sizes, joined by commas; else those of the table."""
+
+    seed: int = 0
+    """Seed of the first run."""
+
+    seeds: int | None = None
+    """Number of runs of each cell, with seeds SEED, SEED+1, ...; else as many as in the paper."""
+
+    limit_per_class: int | None = None
+    """Use only so many images of each class, for a quick try; the paper's values are left out."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A table of the paper."""
+
+    table: TableOptions
+    runs: ManyOptions
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run and print a table."""
+    about = (
+        "Run what a table of the paper needs and print it beside the paper's values. What is "
+        "finished in OUT is not run again, what was interrupted goes on."
+    )
+    command = parse(Command, arguments, command="onpro table", about=about)
+    options = command.table
+    if options.list:
+        _print_list()
+        return 0
+    if options.name is None:
+        raise UserError(f"name a table: {', '.join(tables())}; see onpro table --list.")
+    part = table(options.name).narrowed(
+        data=_split(options.data),
+        methods=_split(options.methods),
+        memory=[_whole(size) for size in _split(options.memory)],
+    )
+    limit = options.limit_per_class
+    stream = () if limit is None else (("limit_per_class", limit),)
+    cells = list(part.cells(_seeds(options, part), stream))
+    return carry_out(cells, command.runs, what=part.name)
+
+
+def _print_list() -> None:
+    print_table(
+        ["name", "what", "data sets", "cells", "runs a cell"],
+        [
+            [
+                known.name,
+                known.about,
+                ", ".join(dict.fromkeys(column.data for column in known.columns)),
+                str(len(known.rows) * len(known.columns)),
+                str(known.runs),
+            ]
+            for known in tables().values()
+        ],
+    )
+
+
+def _seeds(options: TableOptions, part: Table) -> range:
+    number = part.runs if options.seeds is None else options.seeds
+    if number < 1:
+        raise UserError(f"the number of seeds must be at least 1, not {number}.")
+    return range(options.seed, options.seed + number)
+
+
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise UserError(f"--memory takes whole numbers joined by commas, not '{text}'.")
+    return int(text)

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from onpro._version import __version__
 from onpro.errors import UserError
-from onpro.methods import Settings
+from onpro.experiments.files import read_json
+from onpro.methods import Settings, method
 from onpro.training.device import DeviceName, Precision
 
 
@@ -72,3 +75,63 @@ class RunConfig:
         """Name of the run's folder."""
         data = re.sub(r"[^A-Za-z0-9.]+", "_", self.data)[:80].strip("_")
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
+
+
+PLACE = {"data_dir", "device"}
+"""Fields that say where a run computes and not what."""
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of the run in a folder, from its `config.json`."""
+    path = folder / "config.json"
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}.")
+    if not path.is_file():
+        raise UserError(f"{folder} is not the folder of a run: it has no config.json.")
+    values = read_json(path)
+    try:
+        return _configured(values)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not the configuration of a run of onpro {__version__}: {error!r}; "
+            "run it again with onpro run."
+        ) from error
+
+
+def _configured(values: Mapping[str, Any]) -> RunConfig:
+    config = {name: value for name, value in values.items() if name not in ("versions", "hardware")}
+    settings = config.get("settings", {})
+    settings_type = method(config["method"]).settings_type
+    known = {field.name for field in fields(RunConfig)}
+    differ = _difference(config, known, optional=PLACE)
+    differ += _difference(settings, {field.name for field in fields(settings_type)})
+    if differ:
+        writer = values.get("versions", {}).get("onpro", "of another version")
+        raise UserError(
+            f"the run was begun with onpro {writer}, which has other settings than onpro "
+            f"{__version__} ({', '.join(differ)}): go on with that version, or start a new run "
+            "with onpro run."
+        )
+    data_dir = config.get("data_dir")
+    return RunConfig(
+        **config
+        | {
+            "settings": settings_type(**{name: _tuples(v) for name, v in settings.items()}),
+            "data_dir": Path(data_dir) if data_dir else None,
+        }
+    )
+
+
+def _difference(
+    values: Mapping[str, Any], known: set[str], optional: set[str] | None = None
+) -> list[str]:
+    """The names only one of the two knows, each with who knows it."""
+    unknown, missing = values.keys() - known, known - values.keys() - (optional or set())
+    return [f"'{n}' is unknown" for n in sorted(unknown)] + [
+        f"'{n}' is missing" for n in sorted(missing)
+    ]
+
+
+def _tuples(value: Any) -> Any:
+    """JSON knows no tuples, and settings no lists."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

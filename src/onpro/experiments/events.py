@@ -1,19 +1,34 @@
 """The log of a run: one line of JSON for each logged step and each evaluation."""
 
 import json
+import logging
 import math
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from onpro.training import Evaluated, Step
 
+LOG = logging.getLogger(__name__)
+
 
 class EventLog:
-    """Appends what happens to `events.jsonl`, each line written through at once."""
+    """Appends what happens to `events.jsonl`, each line written through at once.
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", buffering=1)
+    Args:
+        path: the file.
+        valid: how many bytes of it a run that goes on can use: what was logged after its
+            checkpoint is removed and will be logged again.
+    """
+
+    def __init__(self, path: Path, valid: int = 0) -> None:
+        logged = path.read_bytes()[:valid] if valid and path.exists() else b""
+        lines = logged.rfind(b"\n") + 1
+        if lines < valid:
+            LOG.warning("%s is not complete: a part of what the run logged is lost.", path)
+        self._file = path.open("ab")
+        self._file.truncate(lines)
 
     def on_step(self, step: Step) -> None:
         """Log a training step."""
@@ -25,7 +40,13 @@ class EventLog:
         self._write("evaluation", asdict(evaluated))
 
     def _write(self, kind: str, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps({"event": kind, **event}) + "\n")
+        self._file.write(json.dumps({"event": kind, **event}).encode() + b"\n")
+        self._file.flush()
+
+    def size(self) -> int:
+        """How many bytes the file has, all of them safe on the disk."""
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
         """Close the file."""
@@ -33,9 +54,9 @@ class EventLog:
 
 
 class TensorBoardLog:
-    """The same events for TensorBoard."""
+    """The same events for TensorBoard, which forgets what it knows of later steps than `step`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, step: int = 0) -> None:
         from onpro.errors import UserError
 
         try:
@@ -45,7 +66,7 @@ class TensorBoardLog:
                 "TensorBoard is not installed: "
                 "pip install 'onpro[track]', or leave --tensorboard out."
             ) from None
-        self._writer = SummaryWriter(folder)
+        self._writer = SummaryWriter(folder, purge_step=step + 1 if step else None)
 
     def on_step(self, step: Step) -> None:
         """Log the terms of the loss."""

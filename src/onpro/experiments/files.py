@@ -1,27 +1,22 @@
-"""Files of a run: written whole or not at all."""
+"""Files of a run: written whole or not at all, by one process at a time."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from onpro.errors import UserError
+from onpro.training.statefile import replacing
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file that is there completely or not at all, even after a crash."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("w") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    text = json.dumps(value, indent=1) + "\n"
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def read_json(path: Path) -> Any:
@@ -32,6 +27,39 @@ def read_json(path: Path) -> Any:
         raise UserError(f"there is no file {path}.") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process alone; the system lets go of it when the process ends.
+
+    The lock is on a file beside the folder, since the folder itself may come and go. A process
+    that opened the file just before its owner removed it finds another file, or none, in its place
+    and tries again.
+    """
+    path = folder.with_name(f".{folder.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process is working on {folder}: wait until it ends, or end it."
+                ) from None
+            if _is_at(path, file):
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

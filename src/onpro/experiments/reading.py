@@ -1,26 +1,72 @@
 """Finished runs, read back from their folders."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from onpro.errors import UserError
 from onpro.experiments.files import read_json
+from onpro.experiments.resultcheck import fault
 from onpro.experiments.run import Finished
 
+Skipped = Callable[[Path, str], None]
+"""Told of a folder that is passed over, and why."""
 
-def read_runs(paths: Iterable[Path]) -> list[Finished]:
+
+def warn(folder: Path, reason: str) -> None:
+    """Name a folder that is passed over on standard error."""
+    sys.stderr.write(f"onpro: skipped {folder}: {reason}.\n")
+
+
+def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finished]:
     """The finished runs in the given folders: run folders, or folders that hold some.
 
-    A folder without a single finished run is a mistake; unfinished runs beside finished ones are
-    passed over.
+    A folder that holds no usable result is passed over and named, for a report of a thousand runs
+    should not fail for one of them; without a single usable run it is a mistake. A run that is
+    named twice counts once.
     """
-    runs = []
-    for path in paths:
-        if not path.is_dir():
+    runs: dict[Path, Finished] = {}
+    places = list(paths)
+    for path in places:
+        if not path.exists():
             raise UserError(f"there is no folder {path}.")
-        found = [path] if (path / "result.json").is_file() else sorted(path.iterdir())
-        results = [folder for folder in found if (folder / "result.json").is_file()]
-        if not results:
-            raise UserError(f"there is no finished run in {path}: run one with onpro run.")
-        runs += [Finished(folder, read_json(folder / "result.json")) for folder in results]
-    return runs
+        for folder in _candidates(path):
+            result, complaint = _read(folder)
+            if complaint:
+                skipped(folder, complaint)
+            else:
+                runs.setdefault(folder.resolve(), Finished(folder, result))
+    if not runs:
+        named = ", ".join(str(path) for path in places)
+        raise UserError(f"there is no finished run in {named}: run one with onpro run.")
+    return list(runs.values())
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    """The folder itself where it is a run's, else the folders in it."""
+    try:
+        inside = sorted(path.iterdir())
+        if any(entry.name in ("result.json", "config.json") for entry in inside):
+            yield path
+        else:
+            yield from (p for p in inside if p.is_dir() and not p.name.startswith("."))
+    except OSError:  # a file, or a folder that may not be read
+        yield path
+
+
+def _read(folder: Path) -> tuple[Any, str | None]:
+    """The result in a folder, and why it cannot be used where it cannot, as half a sentence."""
+    path = folder / "result.json"
+    try:
+        if path.is_file():
+            result = read_json(path)
+            return result, fault(result)
+        unfinished = (folder / "config.json").is_file()
+    except UserError as error:
+        return None, str(error).removesuffix(".")
+    except OSError as error:
+        return None, f"it cannot be read ({error.strerror})"
+    except RecursionError:
+        return None, "result.json is nested too deeply"
+    return None, "the run is not finished" if unfinished else "it is not the folder of a run"

@@ -1,9 +1,12 @@
-"""One run from its configuration to its folder."""
+"""One run from its configuration to its folder, in one go or in several."""
 
+import logging
 import platform
+import shlex
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,13 +17,25 @@ import torch
 from onpro._version import __version__
 from onpro.augment import Normalise
 from onpro.data import find, load
+from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.events import EventLog, TensorBoardLog
-from onpro.experiments.files import read_json, write_json, writing_below
+from onpro.experiments.files import locked, read_json, write_json, writing_below
 from onpro.methods import Context, method
 from onpro.streams import ClassIncremental
-from onpro.training import Listener, Metrics, Trainer, pick_device
+from onpro.training import (
+    Checkpoints,
+    Listener,
+    Metrics,
+    Saver,
+    Stopped,
+    Trainer,
+    pick_device,
+)
+from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
 from onpro.training.device import AUTOCAST
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,11 +46,26 @@ class Finished:
     result: dict[str, Any]
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run was ended by a signal; its message says how to go on with it."""
+
+    def __init__(self, message: str, number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.signal = number
+
+
 def finished(config: RunConfig, out: Path) -> Finished | None:
     """The run of this configuration if it is already there."""
-    folder = out / config.folder
+    return finished_in(out / config.folder)
+
+
+def finished_in(folder: Path) -> Finished | None:
+    """The run in a folder if it is over; checkpoints are of no use to it any more."""
     path = folder / "result.json"
-    return Finished(folder, read_json(path)) if path.is_file() else None
+    if not path.is_file():
+        return None
+    Checkpoints(folder / "checkpoint").remove()  # left there by a run ended by force
+    return Finished(folder, read_json(path))
 
 
 def prepare(config: RunConfig) -> Trainer:
@@ -76,42 +106,202 @@ def run(
     listeners: Sequence[Listener] = (),
     tensorboard: bool = False,
     trainer: Trainer | None = None,
+    fresh: bool = False,
+    checkpoint_every: float = CHECKPOINT_EVERY,
+    stop: Callable[[], int | None] = lambda: None,
 ) -> Finished:
-    """Train one run and save it; a folder that cannot be finished is not left behind.
+    """Train one run and save it in its folder below `out`; see `run_in`."""
+    return run_in(
+        out / config.folder,
+        config,
+        listeners=listeners,
+        tensorboard=tensorboard,
+        trainer=trainer,
+        fresh=fresh,
+        checkpoint_every=checkpoint_every,
+        stop=stop,
+    )
 
-    A run that replaces a finished one takes its place only when it is finished itself.
+
+def run_in(
+    folder: Path,
+    config: RunConfig,
+    *,
+    listeners: Sequence[Listener] = (),
+    tensorboard: bool = False,
+    trainer: Trainer | None = None,
+    fresh: bool = False,
+    checkpoint_every: float = CHECKPOINT_EVERY,
+    stop: Callable[[], int | None] = lambda: None,
+) -> Finished:
+    """Train one run and save it in a folder, from its last checkpoint on where it has one.
+
+    A run that does not end keeps its folder if it has a checkpoint to go on from, and leaves
+    nothing behind if it has none. A run that repeats a finished one has a folder of its own, with
+    `.new` added to the name, and takes the other's place only when it is finished itself.
+
+    Args:
+        folder: where to.
+        config: what to run.
+        listeners: who wants to know how it goes.
+        tensorboard: log for TensorBoard too.
+        trainer: what `prepare(config)` gave, if that was called already.
+        fresh: start over, whatever checkpoints there are.
+        checkpoint_every: seconds between two checkpoints; 0: only after each task.
+        stop: asked after each step; the number of a signal ends the run with a checkpoint, and
+            `Interrupted` is raised.
     """
     trainer = trainer or prepare(config)
-    folder = out / config.folder
-    earlier = folder.with_name(folder.name + ".old")
-    with writing_below(out), ExitStack() as undo:
-        if (folder / "result.json").exists():
-            shutil.rmtree(earlier, ignore_errors=True)
-            folder.rename(earlier)
-            undo.callback(earlier.rename, folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        undo.callback(shutil.rmtree, folder, ignore_errors=True)
-        write_json(folder / "config.json", describe(config))
-        events = EventLog(folder / "events.jsonl")
-        with ExitStack() as logs:
-            logs.callback(events.close)
-            trainer.listeners = [*listeners, events]
-            if tensorboard:
-                board = TensorBoardLog(folder)
-                logs.callback(board.close)
-                trainer.listeners.append(board)
-            trainer.run()
-        result = collect(config, trainer)
-        write_json(folder / "result.json", result)
-        undo.pop_all()
-        shutil.rmtree(earlier, ignore_errors=True)
+    if folder.name in ("", ".."):  # the current folder, or the one above
+        folder = folder.resolve()
+    folder = folder.with_name(folder.name.removesuffix(REPETITION))
+    repetition = folder.with_name(folder.name + REPETITION)
+    with writing_below(folder.parent), locked(folder):
+        if (repetition / "result.json").exists():  # ended by force while it took the other's place
+            _replace(folder, repetition)
+            if not fresh:
+                return Finished(folder, read_json(folder / "result.json"))
+        elif repetition.exists() and not folder.exists():
+            repetition.rename(folder)
+        place = repetition if (folder / "result.json").exists() else folder
+        _require_run_folder(place)
+        if fresh:
+            shutil.rmtree(place, ignore_errors=True)
+        checkpoints = Checkpoints(place / "checkpoint")
+        saved = _restore(trainer, config, place, checkpoints)
+        try:
+            with writing_below(folder.parent), ExitStack() as logs:
+                place.mkdir(exist_ok=True)
+                if saved is None or not (place / "config.json").exists():
+                    write_json(place / "config.json", describe(config))
+                log = EventLog(place / "events.jsonl", saved["events"] if saved else 0)
+                trainer.listeners = [*listeners, logs.enter_context(closing(log))]
+                if tensorboard or (saved and any(place.glob("events.out.tfevents*"))):
+                    board = TensorBoardLog(place, trainer.stream.position)
+                    trainer.listeners.append(logs.enter_context(closing(board)))
+                trainer.keeper = Saver(
+                    checkpoints,
+                    checkpoint_every,
+                    stop=stop,
+                    beside=lambda: _identity(config, trainer) | {"events": log.size()},
+                )
+                trainer.run()
+                result = collect(config, trainer)
+                write_json(place / "result.json", result)
+        except BaseException as error:
+            if not checkpoints.files():
+                shutil.rmtree(place, ignore_errors=True)
+            explained = _explained(error, trainer, place, checkpoints)
+            if explained is error:
+                raise
+            raise explained from error
+        checkpoints.remove()
+        if place == repetition:
+            _replace(folder, repetition)
     return Finished(folder, result)
+
+
+REPETITION = ".new"
+"""Added to the name of a folder whose run repeats a finished one."""
+
+
+def _require_run_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else: a run that fails would take it along."""
+    ours = any((folder / name).exists() for name in ("config.json", "checkpoint"))
+    if not ours and folder.exists() and any(p.suffix != ".part" for p in folder.iterdir()):
+        raise UserError(f"{folder} is not the folder of a run: move it away, or choose another.")
+
+
+def _replace(folder: Path, repetition: Path) -> None:
+    """Put a finished repetition in the place of the run it repeats."""
+    shutil.rmtree(folder, ignore_errors=True)
+    repetition.rename(folder)
+
+
+def _identity(config: RunConfig, trainer: Trainer) -> dict[str, str]:
+    """What a state must agree with to go on from it."""
+    return {"run": config.folder, "device": trainer.method.context.device.type}
+
+
+def _restore(
+    trainer: Trainer, config: RunConfig, folder: Path, checkpoints: Checkpoints
+) -> dict[str, Any] | None:
+    """Bring a trainer to the run's last checkpoint; None where it has to start from the first step.
+
+    Says so where a run is continued, or was begun and has no checkpoint.
+    """
+    saved = checkpoints.load()
+    if saved is None:
+        if folder.exists():
+            LOG.warning("%s has no checkpoint: it starts from its first step.", folder)
+        return None
+    for name, value in _identity(config, trainer).items():
+        if saved.get(name) != value:
+            raise UserError(
+                f"the checkpoint in {folder} is of the {name} {saved.get(name)}, not {value}: "
+                "go on there, or start over with --fresh."
+            )
+    try:
+        trainer.load_state_dict(saved["trainer"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"the checkpoint in {folder} does not fit this run, whose data or version of onpro has "
+            f"changed ({error}): start over with --fresh."
+        ) from error
+    LOG.warning(
+        "%s goes on from step %d of %d (--fresh starts over).",
+        folder,
+        trainer.stream.position,
+        len(trainer.stream),
+    )
+    _compare_surroundings(folder, trainer.method.context.device)
+    return saved
+
+
+def _compare_surroundings(folder: Path, device: torch.device) -> None:
+    """Warn where a run goes on with other versions or other hardware than it was begun with."""
+    path = folder / "config.json"
+    began = read_json(path) if path.is_file() else {}
+    now = {"versions": versions(), "hardware": hardware(device)}
+    changes = [
+        f"{name} {began[kind][name]} → {value}"
+        for kind, values in now.items()
+        for name, value in values.items()
+        if began.get(kind, {}).get(name, value) != value
+    ]
+    if changes:
+        LOG.warning(
+            "changed since the run began: %s; its result may differ from that of a run in one go.",
+            ", ".join(changes),
+        )
+
+
+def _explained(
+    error: BaseException, trainer: Trainer, folder: Path, checkpoints: Checkpoints
+) -> BaseException:
+    """The error that ended a run, with what is kept of it."""
+    files = checkpoints.files()
+    if isinstance(error, (KeyboardInterrupt, Stopped)):
+        if not files:
+            return Interrupted("interrupted; the unfinished run was not kept.")
+        return Interrupted(
+            f"interrupted; step {step_of(files[0])} of {len(trainer.stream)} is saved, go on with: "
+            f"onpro resume {shlex.quote(str(folder))}",
+            error.signal if isinstance(error, Stopped) else signal.SIGINT,
+        )
+    if files:
+        kept = f"its checkpoint of step {step_of(files[0])} is kept in {folder}."
+        if isinstance(error, UserError):
+            return UserError(f"{str(error).rstrip('.')}; {kept}")
+        error.add_note(kept)
+    return error
 
 
 def describe(config: RunConfig) -> dict[str, Any]:
     """The configuration with versions and hardware: what `config.json` holds."""
     device = pick_device(config.device)
-    where = {"data_dir": str(config.data_dir) if config.data_dir else None}
+    data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
+    where = {"data_dir": data_dir, "device": config.device}
     return config.what() | where | {"versions": versions(), "hardware": hardware(device)}
 
 

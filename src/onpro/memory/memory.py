@@ -138,6 +138,18 @@ class Memory:
         self.fill = min(self.capacity, self.fill + arrived)
         self.seen += arrived
 
+    def remove(self, label: int) -> None:
+        """Erase all items of a class, for good; the others keep their order and move together.
+
+        The freed slots are filled by the next items to arrive, whatever the policy. `seen` goes on
+        counting all that ever arrived, the erased ones among them. Asks the device.
+        """
+        kept = (self.labels != label).nonzero()[:, 0]
+        self.fill = len(kept)
+        for stored in (self._images, self._labels, *self._fields.values()):
+            stored[: self.fill] = stored[kept]
+            stored[self.fill :] = 0  # the bin too, which holds what was last rejected
+
     def grow_field(self, name: str, width: int, fill_value: float = 0.0) -> None:
         """Widen the last dimension of a field, as when a classifier has met new classes.
 

@@ -1,8 +1,8 @@
 """What all methods share: their place in a run, boundaries, one descent, prediction, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from onpro import augment
 from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
+from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
 from onpro.methods.settings import Settings, require
 from onpro.randomness import Generators
@@ -95,6 +96,7 @@ class Stateful(Protocol):
 
 
 S = TypeVar("S", bound=Settings)
+N = TypeVar("N", bound=Network)
 
 
 class Method(ABC, Generic[S]):
@@ -125,33 +127,36 @@ class Method(ABC, Generic[S]):
 
     # Building blocks of a constructor
 
-    def make_network(self, *, projection: int = 0) -> Network:
-        """The network on the run's device, initialised from the run's seed."""
-        network = Network(
+    def make_network(
+        self,
+        *,
+        projection: int = 0,
+        seed: int | None = None,
+        kind: type[N] = Network,  # type: ignore[assignment] # a default of a generic argument
+    ) -> N:
+        """The network on the run's device, initialised from the run's seed or the one given."""
+        network = kind(
             self.settings.encoder,
             self.context.image_shape,
             self.context.num_classes or 0,
             projection=projection,
-            seed=self.context.seed,
+            seed=self.context.seed if seed is None else seed,
         )
         network.to(self.context.device, memory_format=self.context.layout)  # type: ignore[call-overload] # missing in torch's stubs
         return network.train()
 
-    def make_memory(self, at_least: int = 1) -> Memory:
-        """An empty memory of the size the run allows."""
+    def make_memory(
+        self, at_least: int = 1, extra: Mapping[str, FieldSpec] | None = None
+    ) -> Memory:
+        """An empty memory of the size the run allows, with further fields where asked for."""
         size = self.context.memory
         require(
             size >= at_least,
             f"a memory of {size} images is too small for {self.about.name}: "
             f"give at least {at_least}.",
         )
-        try:
-            return Memory(size, self.context.image_shape, device=self.context.device)
-        except RuntimeError as error:  # how torch says that there is no room
-            raise UserError(
-                f"a memory of {size} images does not fit on {self.context.device}: "
-                "give a smaller one."
-            ) from error
+        with room_for(size, self.context.device):
+            return Memory(size, self.context.image_shape, device=self.context.device, extra=extra)
 
     # One step
 
@@ -165,8 +170,9 @@ class Method(ABC, Generic[S]):
         if not len(batch.labels):
             return {}
         unseen = set(batch.classes) - progress.seen
-        begins = bool(unseen) if batch.task is None else batch.task != progress.announced
-        if begins or not progress.task_open:
+        announced = bool(unseen) if batch.task is None else batch.task != progress.announced
+        begins = announced or not progress.task_open
+        if begins:
             self.finish_task()
             progress.task += 1
             progress.announced = batch.task
@@ -203,6 +209,25 @@ class Method(ABC, Generic[S]):
         """Make room for classes nobody announced."""
         self.network.grow(classes, self.optimizer, self.random["growth"])
 
+    def forget(self, label: int) -> None:
+        """Give a class up, between two steps: its images leave the memory, its output starts anew.
+
+        The number stays taken, so that those of other classes hold; who predicts must leave it
+        out. A method that keeps more of a class extends this. Where nothing is left in the memory,
+        the next batch begins a first task again: later ones count on something to replay.
+        """
+        self.memory.remove(label)
+        for output in self.outputs_of(label):
+            self.network.classifier.renew(
+                output, generator=self.random["growth"], optimizer=self.optimizer
+            )
+        if not len(self.memory):
+            self.progress.task, self.progress.task_open = -1, False
+
+    def outputs_of(self, label: int) -> Iterable[int]:
+        """The classifier's outputs that stand for a class."""
+        return (label,)
+
     def prepare(self, images: Tensor) -> Tensor:
         """Stored images (n, 3, height, width) as normalised network input."""
         return self.context.normalise(images)
@@ -228,6 +253,16 @@ class Method(ABC, Generic[S]):
             features = self.network.features(images.contiguous(memory_format=self.context.layout))
         return features.float()
 
+    @torch.no_grad()
+    def inspect(self, images: Tensor) -> Tensor:
+        """H = f(x) as in prediction: eval mode, float32, no gradient, no trace in the network."""
+        self.progress.images += len(images)
+        self.network.eval()
+        try:
+            return self.network.features(images.contiguous(memory_format=self.context.layout))
+        finally:
+            self.network.train()
+
     def classify(self, images: Tensor) -> Tensor:
         """φ(f(x)) in training: logits (n, classes)."""
         logits: Tensor = self.network.classifier(self.encode(images))
@@ -236,9 +271,22 @@ class Method(ABC, Generic[S]):
     def descend(self, loss: Tensor) -> None:
         """One optimizer step down the gradient of the loss."""
         self.optimizer.zero_grad(set_to_none=True)
+        self.backward(loss)
+        self.step()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the loss, times `loss_scale`, to the gradients."""
         self.scaler.scale(loss).backward()
+
+    def step(self) -> None:
+        """One optimizer step down the gradients; with a loss scale, only if they are finite."""
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+    @property
+    def loss_scale(self) -> Tensor:
+        """What `backward` multiplies losses by, so that half-precision gradients do not vanish."""
+        return self.scaler.scale(torch.ones((), device=self.context.device))
 
     # Prediction
 
@@ -272,9 +320,13 @@ class Method(ABC, Generic[S]):
                 state[name] = value.state_dict()
         return state
 
+    def classes_in(self, state: Mapping[str, Any]) -> int:
+        """Number of classes a saved state has room for."""
+        return len(state["network"]["classifier.bias"])
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state, exactly as the method that saved it would have."""
-        classes = len(state["network"]["classifier.bias"])
+        classes = self.classes_in(state)
         if classes > self.network.classes:
             self.grow(classes)
         for name, value in vars(self).items():
@@ -282,6 +334,30 @@ class Method(ABC, Generic[S]):
                 setattr(self, name, state[name].to(self.context.device))
             elif isinstance(value, Stateful):
                 value.load_state_dict(state[name])
+            if isinstance(value, torch.optim.Optimizer):
+                _lay_out_like_parameters(value)
+
+
+def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Give an optimizer's averages the memory layout of their parameters.
+
+    A file keeps no layout, and a fused step pairs values by their place in memory.
+    """
+    for parameter, averages in optimizer.state.items():
+        for name, value in averages.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
+@contextmanager
+def room_for(images: int, device: torch.device) -> Iterator[None]:
+    """Say in a sentence that a memory made inside does not fit."""
+    try:
+        yield
+    except RuntimeError as error:  # how torch says that there is no room
+        raise UserError(
+            f"a memory of {images} images does not fit on {device}: give a smaller one."
+        ) from error
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:

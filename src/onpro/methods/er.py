@@ -4,39 +4,39 @@ Chaudhry et al., "On Tiny Episodic Memories in Continual Learning", 2019.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
+import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Method, sgd, total
+from onpro.methods.base import Context, total
 from onpro.methods.registry import register
-from onpro.methods.settings import Settings, require
+from onpro.methods.replay import ReplaySettings
+from onpro.methods.rotated_head import RotatedHeadMethod
+from onpro.methods.settings import require
+from onpro.methods.teacher import Teacher
 from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
-class ERSettings(Settings):
+class ERSettings(ReplaySettings):
     """Settings of ER."""
 
-    learning_rate: float = 0.1
-    """Learning rate of SGD (default from the paper)."""
+    distillation: float = 0.0
+    """Weight of the distance between features and those of the network after the previous task
+    (default from the paper: none; 10 in its Table A1)."""
 
-    momentum: float = 0.0
-    """Momentum of SGD (default from the paper)."""
-
-    weight_decay: float = 0.0
-    """Weight decay of SGD (default from the paper)."""
-
-    replay_batch: int = 64
-    """Number of stored images replayed with each batch (default from the paper)."""
+    rotations: Literal[1, 4, 16] = 1
+    """Rotated copies of each image, each a class of its own; 1 for the image alone (default from
+    the paper; 16 in its Table A4)."""
 
     def check(self) -> None:
         """Refuse what cannot work."""
-        require(self.learning_rate > 0, "the learning rate must be above 0.")
-        require(0 <= self.momentum < 1, "the momentum must be at least 0 and below 1.")
-        require(self.weight_decay >= 0, "the weight decay must not be negative.")
-        require(self.replay_batch >= 1, "the replay batch must hold at least 1 image.")
+        super().check()
+        require(self.distillation >= 0, "the weight of distillation must not be negative.")
 
 
 @register(
@@ -49,27 +49,44 @@ class ERSettings(Settings):
     inference="linear head",
     images_per_step="74",
 )
-class ER(Method[ERSettings]):
+class ER(RotatedHeadMethod[ERSettings]):
     """L = CE(X) + CE(Xb): two means of two forwards, so 10 new images weigh as much as 64 old."""
 
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.network = self.make_network()
-        self.optimizer = sgd(
-            self.network.parameters(),
-            settings.learning_rate,
-            settings.momentum,
-            settings.weight_decay,
-        )
+        self.network = self.make_rotated_network(settings.rotations)
+        self.optimizer = settings.optimizer(self.network)
         self.memory = self.make_memory()
+        self.teacher = Teacher(self.network, context) if settings.distillation else None
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """One SGD step on the batch and a random replay batch, then the memory's update."""
-        new = self.vary(self.prepare(batch.images))
-        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+        new, labels = self.varied(self.prepare(batch.images), batch.labels)
+        views, features = [new], [self.encode(new)]
+        terms = {"new": cross_entropy(self.network.classifier(features[0]), labels)}
         if len(self.memory):
-            images, labels = self.draw(self.settings.replay_batch)
-            terms["replay"] = cross_entropy(self.classify(self.vary(images)), labels)
+            replay, labels = self.varied(*self.draw(self.settings.replay_batch))
+            views.append(replay)
+            features.append(self.encode(replay))
+            terms["replay"] = cross_entropy(self.network.classifier(features[1]), labels)
+        if self.teacher is not None and self.teacher.in_use:
+            terms["distillation"] = self.distil(self.teacher, torch.cat(views), torch.cat(features))
         self.descend(total(terms))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def varied(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Augmented images, rotated where that is asked for, and the outputs they stand for."""
+        images, outputs = self.rotated(images, labels)
+        return self.vary(images), outputs
+
+    def distil(self, teacher: Teacher, images: Tensor, features: Tensor) -> Tensor:
+        """λ·‖f(x) − f_old(x)‖: one norm over all features of all images, not averaged."""
+        self.progress.images += len(images)
+        distance: Tensor = vector_norm(features - teacher.features(images))
+        return self.settings.distillation * distance
+
+    def end_task(self) -> None:
+        """The network becomes the one to distil from."""
+        if self.teacher is not None:
+            self.teacher.become(self.network, self.progress.seen)

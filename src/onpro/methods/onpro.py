@@ -11,44 +11,28 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from onpro import losses
-from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import feedback
-from onpro.methods.base import Context, Method, total
+from onpro.methods.base import Context, total
+from onpro.methods.contrast import ContrastMethod, ContrastSettings
 from onpro.methods.feedback import Mixture
 from onpro.methods.registry import register
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import require
 from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
-class OnProSettings(Settings):
+class OnProSettings(ContrastSettings):
     """Settings of OnPro."""
 
     learning_rate: float = 5e-4
     """Learning rate of Adam (default from the paper)."""
 
-    weight_decay: float = 1e-4
-    """Weight decay of Adam, added to the gradient (default from the paper)."""
-
-    betas: tuple[float, float] = (0.9, 0.99)
-    """Betas of Adam (default from the official code)."""
-
-    replay_batch: int = 64
-    """Number of stored images replayed with each batch (default from the paper)."""
-
-    replay_per_class: int = 7
-    """After the first task at most this many replayed images for each class seen so far; 0 for no
-    such limit (default from the official code)."""
-
     prototype_temperature: float = 0.5
     """Temperature of the contrast between prototypes (default from the paper)."""
-
-    instance_temperature: float = 0.07
-    """Temperature of the contrast between images (default from the paper)."""
 
     new_prototypes: bool = True
     """Contrast the prototypes of the new batch (default from the paper)."""
@@ -94,37 +78,16 @@ class OnProSettings(Settings):
     """First view of an image: itself (default from the official code) or augmented (the paper's
     text). The second is always augmented."""
 
-    rotations: Literal[1, 4, 16] = 16
-    """Rotated copies of each image in the contrast between images (default from the official
-    code)."""
-
-    projection: int = 128
-    """Dimension of the linear projection, 0 for none (default from the paper)."""
-
-    feature_slice: bool = True
-    """Compare projections with a random slice of the features too (default from the official
-    code)."""
-
-    similarity_scale_first: float = 1.0
-    """Scale of similarities between images in the first task (default from the official code)."""
-
-    similarity_scale: float = 0.5
-    """Scale of similarities between images in later tasks (default from the official code for
-    CIFAR-10)."""
-
     cross_entropy: Literal["replay", "both", "separate"] = "replay"
     """Images of the cross-entropy after the first task: replayed ones (default from the paper),
     replayed and new in one mean, or the sum of a mean of each."""
 
     def check(self) -> None:
         """Refuse what cannot work."""
+        super().check()
         positive = {
-            "learning rate": self.learning_rate,
             "prototype temperature": self.prototype_temperature,
-            "instance temperature": self.instance_temperature,
             "feedback mixup beta": self.feedback_mixup_beta,
-            "similarity scale": self.similarity_scale,
-            "first similarity scale": self.similarity_scale_first,
         }
         for name, value in positive.items():
             require(value > 0, f"the {name} must be above 0, not {value}.")
@@ -144,11 +107,6 @@ class OnProSettings(Settings):
         }
         for name, (choice, *known) in choices.items():
             require(choice in known, f"{name} must be {' or '.join(known)}, not '{choice}'.")
-        require(self.weight_decay >= 0, "the weight decay must not be negative.")
-        require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
-        require(self.replay_batch >= 1, "the replay batch must hold at least 1 image.")
-        require(self.replay_per_class >= 0, "the replay limit per class must not be negative.")
-        require(self.projection >= 0, "the projection's dimension must not be negative.")
 
 
 @register(
@@ -161,7 +119,7 @@ class OnProSettings(Settings):
     inference="linear head",
     images_per_step="458 in the first task, then up to 2560",
 )
-class OnPro(Method[OnProSettings]):
+class OnPro(ContrastMethod[OnProSettings]):
     """L = L_OPE + L_INS + L_CE.
 
     Three forwards in train mode stay three: batch-norm statistics follow each of them, and
@@ -170,23 +128,7 @@ class OnPro(Method[OnProSettings]):
 
     def __init__(self, settings: OnProSettings, context: Context) -> None:
         super().__init__(settings, context)
-        check_rotation(context.image_shape, settings.rotations)
-        self.network = self.make_network(projection=settings.projection)
-        width = self.network.encoder.out_features
-        require(
-            not self._slices or settings.projection <= width,
-            f"a projection of {settings.projection} dimensions is wider than the encoder's "
-            f"{width} features: make it narrower or switch the feature slice off.",
-        )
-        self.optimizer = torch.optim.Adam(
-            self.network.parameters(),
-            settings.learning_rate,
-            betas=settings.betas,
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
-        self.memory = self.make_memory()
-        dimension = settings.projection or width
+        dimension = settings.projection or self.network.encoder.out_features
         self.prototypes = torch.zeros(self.network.classes, dimension, device=context.device)
         """Q: replay prototypes of the last step, a zero row for each absent class."""
 
@@ -215,9 +157,7 @@ class OnPro(Method[OnProSettings]):
         replay = self.mixed(old, old_labels)
 
         new_views, replay_views = self.rotated_views(new), self.rotated_views(replay.images)
-        features = self.encode(torch.cat([*new_views, *replay_views]))
-        sizes = [2 * len(view) for view, _ in (new_views, replay_views)]
-        of_new, of_replay = torch.split(features, sizes)
+        of_new, of_replay = self.encode_together(new_views, replay_views)
         terms = {
             "ins_new": self.instance_new(of_new, labels),
             "ins_replay": self.instance_replay(of_replay, replay.labels),
@@ -228,11 +168,6 @@ class OnPro(Method[OnProSettings]):
         return terms
 
     # What is replayed
-
-    def replay_size(self) -> int:
-        """At most `replay_per_class` images for each class seen so far."""
-        most, each = self.settings.replay_batch, self.settings.replay_per_class
-        return min(most, each * len(self.progress.seen)) if each else most
 
     def mixed(self, images: Tensor, labels: Tensor) -> Mixture:
         """The replay batch, partly mixed from confused classes, partly at random.
@@ -268,50 +203,11 @@ class OnPro(Method[OnProSettings]):
         # Plain rounding may give no image, and a small batch no other: then it stays as it is.
         return mixture if len(mixture.first) else feedback.unmixed(images, labels)
 
-    # Views and embeddings
-
-    def rotated_views(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The rotated images, block after block, and their augmented versions."""
-        rotated = rotations(images, self.settings.rotations)
-        return self.first_view(rotated), self.vary(rotated)
+    # Terms of the loss
 
     def first_view(self, images: Tensor) -> Tensor:
         """The image itself, or augmented in the paper's reading."""
         return images if self.settings.views == "raw" else self.vary(images)
-
-    def embed(self, features: Tensor) -> Tensor:
-        """z: unit projections of features."""
-        return normalize(self.network.project(features))
-
-    # Terms of the loss
-
-    @property
-    def _slices(self) -> bool:
-        return self.settings.feature_slice and bool(self.settings.projection)
-
-    def similarity(self, features: Tensor) -> Tensor:
-        """Similarities between images, features (2B, width) → (2B, 2B)."""
-        settings = self.settings
-        first = self.progress.task == 0
-        scale = settings.similarity_scale_first if first else settings.similarity_scale
-        z = self.embed(features)
-        if not self._slices:
-            return scale * (z @ z.T)
-        start = self.slice_start(features.shape[1] - z.shape[1])
-        return losses.slice_similarity(z, normalize(features), start, scale)
-
-    def slice_start(self, positions: int) -> Tensor:
-        """d: a random first feature of the slice, (1,); the last feature is never used."""
-        generator, device = self.random["slice"], self.context.device
-        return torch.randint(max(1, positions), (1,), generator=generator, device=device)
-
-    def instance_new(self, features: Tensor, labels: Tensor) -> Tensor:
-        """L_n: contrast between the new images."""
-        return self.instance_loss(features, labels, losses.new_instance_loss)
-
-    def instance_replay(self, features: Tensor, labels: Tensor) -> Tensor:
-        """L_u: contrast between the replayed images."""
-        return self.instance_loss(features, labels, losses.replay_instance_loss)
 
     def instance_loss(
         self,
@@ -320,14 +216,12 @@ class OnPro(Method[OnProSettings]):
         official: Callable[[Tensor, Tensor, float], Tensor],
     ) -> Tensor:
         """Contrast between images of equal class and equal rotation."""
-        settings = self.settings
-        rotated = rotated_labels(labels, settings.rotations, self.network.classes)
+        if self.settings.instance_loss == "official":
+            return super().instance_loss(features, labels, official)
         similarity = self.similarity(features)
-        if settings.instance_loss == "official":
-            return official(similarity, rotated, settings.instance_temperature)
-        return losses.supervised_contrast(
-            similarity, rotated.repeat(2), settings.instance_temperature
-        ).sum()
+        of_both_views = self.rotated_labels(labels).repeat(2)
+        temperature = self.settings.instance_temperature
+        return losses.supervised_contrast(similarity, of_both_views, temperature).sum()
 
     def new_prototypes(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """L_new: contrast between prototypes of the un-rotated new images, block 0 of each view."""

@@ -58,6 +58,30 @@ class GrowingLinear(nn.Module):
         self.bias = _extend(self.bias, bias_rows, optimizer)
         self.out_features = out_features
 
+    @torch.no_grad()
+    def renew(
+        self,
+        output: int,
+        *,
+        generator: torch.Generator,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        """Give an output fresh weights, between two steps, as if it had never been trained.
+
+        Args:
+            output: Which one.
+            generator: Source of the new weights.
+            optimizer: The one that has the parameters; its moving averages of the output end.
+        """
+        for parameter, row in zip(
+            (self.weight, self.bias), self._fresh_rows(1, generator), strict=True
+        ):
+            parameter[output] = row[0]
+            averages = optimizer.state.get(parameter, {}) if optimizer is not None else {}
+            for value in averages.values():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    value[output] = 0
+
     def extra_repr(self) -> str:
         """The sizes, for `print`."""
         return f"in_features={self.in_features}, out_features={self.out_features}"

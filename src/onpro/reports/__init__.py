@@ -1,5 +1,7 @@
-"""What people read: tables of finished runs."""
+"""What people read: tables and pages of finished runs."""
 
+from onpro.reports.page import page
+from onpro.reports.records import comma_separated, latex
 from onpro.reports.table import report
 
-__all__ = ["report"]
+__all__ = ["comma_separated", "latex", "page", "report"]

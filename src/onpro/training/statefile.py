@@ -2,15 +2,20 @@
 
 A file is a line that names the format, a line with the SHA-256 of everything after it, and a
 safetensors payload. The payload's header holds the state's structure as JSON, in which every
-tensor is replaced by its name.
+tensor is replaced by its name and, where it is not laid out row by row, its strides: a fused
+optimizer walks its averages and the weights side by side, so their layouts must stay equal.
 """
 
 import hashlib
 import json
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import torch
 from torch import Tensor
 
 from onpro.errors import UserError
@@ -32,18 +37,10 @@ def save_state(path: Path, state: dict[str, Any], *, kind: str) -> None:
     tensors: dict[str, Tensor] = {}
     structure = _describe(state, tensors)
     header = {"kind": kind, "structure": json.dumps(structure, allow_nan=False)}
-    payload = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, header)
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(FORMAT + hashlib.sha256(payload).hexdigest().encode() + b"\n")
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        _sync_folder(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    payload = save({name: _plain_copy(tensor) for name, tensor in tensors.items()}, header)
+    with replacing(path) as file:
+        file.write(FORMAT + hashlib.sha256(payload).hexdigest().encode() + b"\n")
+        file.write(payload)
 
 
 def load_state(path: Path, *, kind: str) -> dict[str, Any]:
@@ -58,10 +55,11 @@ def load_state(path: Path, *, kind: str) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if not content.startswith(b"onpro state "):
         raise UserError(f"{path} is not a file that onpro saved.")
-    if not content.startswith(FORMAT):
+    name, _, rest = content.partition(b"\n")
+    if name + b"\n" != FORMAT and re.fullmatch(rb"onpro state \d+", name):
         raise UserError(f"{path} was saved by a newer version of onpro: install that to read it.")
-    checksum, payload = content[len(FORMAT) :][:65], content[len(FORMAT) + 65 :]
-    if checksum != hashlib.sha256(payload).hexdigest().encode() + b"\n":
+    checksum, _, payload = rest.partition(b"\n")
+    if name + b"\n" != FORMAT or checksum != hashlib.sha256(payload).hexdigest().encode():
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
     described = _header(payload)
     if described["kind"] != kind:
@@ -82,7 +80,7 @@ def _describe(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value
-        return {"tensor": name}
+        return {"tensor": [name, _strides(value)]}
     if isinstance(value, dict):
         return {"dict": [[key, _describe(item, tensors)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
@@ -98,11 +96,46 @@ def _rebuild(described: Any, tensors: dict[str, Tensor]) -> Any:
         return described
     ((kind, content),) = described.items()
     if kind == "tensor":
-        return tensors[content]
+        name, strides = content
+        return _laid_out(tensors[name], strides)
     if kind == "dict":
         return {key: _rebuild(item, tensors) for key, item in content}
     items = [_rebuild(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items
+
+
+def _plain_copy(tensor: Tensor) -> Tensor:
+    """On the CPU, row by row, sharing its memory with no other tensor of the state."""
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _strides(tensor: Tensor) -> list[int] | None:
+    """How a copy of the tensor lies in memory; None: row by row."""
+    strides = torch.empty_like(tensor, device="meta").stride()
+    plain = torch.empty(tensor.shape, device="meta").stride()
+    return None if strides == plain else list(strides)
+
+
+def _laid_out(tensor: Tensor, strides: list[int] | None) -> Tensor:
+    """A copy that lies as the saved tensor did, in memory of its own and so aligned as it was."""
+    if strides is None:
+        return tensor.clone()
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes the place of `path` only once it is safe on the disk."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The loop: batches of the stream go to the method, and after each task it is examined."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,16 @@ class Listener(Protocol):
         """A task is over and all tasks so far have been evaluated."""
 
 
+class Keeper(Protocol):
+    """Keeps the state of a run on its way, so that it can go on after an interruption."""
+
+    def due(self) -> bool:
+        """Whether it wants the state; asked after every step, so that it must not ask a device."""
+
+    def keep(self, state: dict[str, Any]) -> None:
+        """Save a state whose loss and weights are finite; may raise to end the run here."""
+
+
 class Trainer:
     """A method, a stream, and what has been measured so far."""
 
@@ -59,12 +70,14 @@ class Trainer:
         stream: Benchmark,
         *,
         listeners: Sequence[Listener] = (),
+        keeper: Keeper | None = None,
         log_every: int = 50,
     ) -> None:
         _require_test_images(stream)
         self.method = method
         self.stream = stream
         self.listeners = listeners
+        self.keeper = keeper
         self.log_every = log_every
         self.accuracy: list[list[float]] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
@@ -72,7 +85,11 @@ class Trainer:
         self.eval_seconds = 0.0
 
     def run(self) -> None:
-        """Train through the rest of the stream."""
+        """Train through the rest of the stream.
+
+        A loss or weight that is not finite ends the run; it is looked for only where the device is
+        waited for anyway: at logged steps, before a state is kept, and before an examination.
+        """
         if self._task_over():  # saved after a task's last step, before its examination
             self._close_task()
         clock = time.perf_counter()
@@ -80,10 +97,17 @@ class Trainer:
             terms = self.method.observe(batch)
             position = self.stream.position
             task_over = self._task_over()
-            if position % self.log_every == 0 or position == 1 or task_over:
+            logged = position % self.log_every == 0 or position == 1 or task_over
+            due = self.keeper is not None and self.keeper.due()
+            if logged or due:
                 values = _read(terms)  # waits for the device
                 self.train_seconds += time.perf_counter() - clock
-                self._tell_step(values)
+                if logged:
+                    self._tell_step(values)
+                self._require_finite_loss(values)
+                if due:
+                    self._require_finite_weights()
+                    self._keep()
                 clock = time.perf_counter()
             if task_over:
                 self._close_task()
@@ -100,7 +124,9 @@ class Trainer:
         self.method.finish_task()
         self._wait()
         self.train_seconds += time.perf_counter() - clock
+        self._require_finite_weights()
         self._evaluate()
+        self._keep()
 
     def _evaluate(self) -> None:
         clock = time.perf_counter()
@@ -127,6 +153,32 @@ class Trainer:
         )
         for listener in self.listeners:
             listener.on_step(step)
+
+    def _keep(self) -> None:
+        if self.keeper is not None:
+            self.keeper.keep(self.state_dict())
+
+    def _require_finite_loss(self, terms: dict[str, float]) -> None:
+        bad = ", ".join(f"{name} is {v}" for name, v in terms.items() if not math.isfinite(v))
+        if bad:
+            raise self._diverged(bad)
+
+    def _require_finite_weights(self) -> None:
+        finite = [
+            tensor.isfinite().all()
+            for tensor in self.method.network.state_dict().values()
+            if tensor.is_floating_point()
+        ]
+        if not torch.stack(finite).all():
+            raise self._diverged("weights of the network are not finite")
+
+    def _diverged(self, what: str) -> UserError:
+        """The error for a run that computes nothing of use any more."""
+        return UserError(
+            f"the training has diverged at step {self.stream.position}, in task "
+            f"{len(self.accuracy) + 1} of {self.stream.num_tasks}: {what}; try a lower learning "
+            "rate or --precision fp32."
+        )
 
     def _wait(self) -> None:
         if self.method.context.device.type == "cuda":

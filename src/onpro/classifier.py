@@ -1,0 +1,378 @@
+"""The product API: a classifier behind a stream whose classes nobody knows in advance."""
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.errors import UserError
+from onpro.experiments.recipes import data_values
+from onpro.inputs import (
+    as_array,
+    as_labels,
+    as_per_channel,
+    as_pixels,
+    as_settings,
+    as_whole_number,
+    can_be_saved,
+)
+from onpro.learner import Learner, Remembered, Turns, shape_of
+from onpro.methods import Context, Settings, method
+from onpro.training.device import AUTOCAST, pick_device, pick_precision
+from onpro.training.statefile import load_state, save_state
+
+VERSION = 1
+"""Of what a saved classifier holds; it goes up when older files need a translation."""
+TRIAL_SIDE = 32
+"""Every encoder takes images of this side: settings are tried with it while none is known."""
+OWN = ("method", "memory", "seed", "device", "precision", "batch_size", "image_size", "mean", "std")
+"""Parameters of a classifier, whatever its method."""
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Mistakes of the user as ValueErrors, which is what callers of a library expect."""
+    try:
+        yield
+    except UserError as error:
+        raise ValueError(str(error)) from error
+
+
+class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
+    """Learns from a stream of labelled images, batch by batch, and can be asked at any time.
+
+    Neither the classes nor their number need be known: a class is whatever label arrives, and the
+    arrival of a new one is all the method is told of the stream's structure. Any method of
+    `onpro methods` can be asked for, and any of its settings be given by name.
+
+    On a CPU, unless an encoder is named, the method starts from the values for folders of
+    images (a slim encoder) instead of its own defaults, which are made for a GPU.
+
+    Follows scikit-learn's conventions, but takes images instead of a table, and lists classes in
+    the order of their arrival. May be used from many threads: calls that learn wait for each
+    other, and a prediction sees the state before or after a step, never one in between.
+
+    Args:
+        method: Name of the method.
+        memory: How many images may be kept.
+        seed: Of everything random.
+        device: "auto" (a GPU where there is one), "cpu", "cuda", or a device of torch.
+        precision: Of the network in training: "auto", "fp32", "fp16" or "bf16".
+        batch_size: A call with more images is learned in batches of this size, in order.
+        image_size: Side to which every image is resized; None: all have the size of the first.
+        mean: Of the pixels scaled to 0…1, one number or one for each channel.
+        std: Their standard deviation.
+        **settings: Of the method.
+
+    Raises:
+        ValueError: for parameters that cannot work, of all methods and for all inputs; nothing has
+            changed then.
+    """
+
+    def __init__(
+        self,
+        method: str = "onpro",
+        *,
+        memory: int = 200,
+        seed: int = 0,
+        device: str | torch.device = "auto",
+        precision: str = "auto",
+        batch_size: int = 10,
+        image_size: int | None = None,
+        mean: float | tuple[float, float, float] = 0.5,
+        std: float | tuple[float, float, float] = 0.25,
+        **settings: Any,
+    ) -> None:
+        self.method = method
+        self.memory = memory
+        self.seed = seed
+        self.device = device
+        self.precision = precision
+        self.batch_size = batch_size
+        self.image_size = image_size
+        self.mean = mean
+        self.std = std
+        self._settings = settings
+        self._learning = Lock()
+        self._turns = Turns()
+        self._learner: Learner | None = None
+        side = self._plain()["image_size"] or TRIAL_SIDE
+        self._new_learner((3, side, side))
+
+    # Learning
+
+    def partial_fit(self, images: Any, labels: Any) -> Self:
+        """Learn from labelled images, in the order given.
+
+        Everything is checked before anything is learned: if the input is refused, nothing changed.
+
+        Args:
+            images: uint8 or floats in 0…1, (n, height, width, channels), (n, channels, height,
+                width) or grey (n, height, width), NumPy or torch, or a list of single images, those
+                of Pillow among them; see `onpro.inputs.as_pixels`.
+            labels: n labels of any hashable kind; equal labels are one class.
+        """
+        pixels, values = self._labelled(images, labels)
+        if values:
+            with self._learning:
+                learner = self._learner or self._new_learner(shape_of(pixels))
+                learner.check(pixels)
+                self._learn(learner, pixels, values)
+        return self
+
+    def fit(self, images: Any, labels: Any) -> Self:
+        """Forget everything, then learn as `partial_fit` does."""
+        pixels, values = self._labelled(images, labels)
+        if not values:
+            raise ValueError("there is nothing to learn from: give at least 1 image")
+        with self._learning:
+            self._learn(self._new_learner(shape_of(pixels)), pixels, values)
+        return self
+
+    def forget(self, label: Hashable) -> Self:
+        """Give a class up: its images leave the memory and it is never predicted again.
+
+        Should it arrive again, it is a new class. The encoder is not trained anew, so what it
+        learned from the class may still shape how it sees others.
+        """
+        with self._learning, self._turns:
+            self._fitted().forget(label)
+        return self
+
+    # Asking
+
+    def predict(self, images: Any) -> npt.NDArray[Any]:
+        """The label of each image, (n,), of the kind it was given in."""
+        classes, scores = self._scores(images)
+        labels: npt.NDArray[Any] = as_array(classes)[scores.argmax(dim=1).numpy()]
+        return labels
+
+    def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
+        """How much speaks for each class, (n, classes) in the order of `classes_`; rows sum to 1.
+
+        The softmax of the method's scores, which nothing has calibrated.
+        """
+        _, scores = self._scores(images)
+        return scores.softmax(dim=1).numpy()
+
+    def score(self, images: Any, labels: Any, sample_weight: Any = None) -> float:
+        """The share of images predicted right."""
+        predicted, truth = self.predict(images).tolist(), as_labels(labels)
+        if not truth or len(truth) != len(predicted):
+            raise ValueError(
+                f"{len(predicted)} images and {len(truth)} labels cannot be compared: "
+                "give as many, and at least 1"
+            )
+        right = [a == b for a, b in zip(predicted, truth, strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    @property
+    def classes_(self) -> npt.NDArray[Any]:
+        """The labels met so far, in the order of their arrival."""
+        return as_array(list(self._fitted().outputs))
+
+    @property
+    def n_seen_(self) -> int:
+        """How many images have been learned from."""
+        return self._fitted().seen
+
+    @property
+    def memory_(self) -> Remembered:
+        """The images that are kept, and their labels."""
+        with self._turns:
+            return self._fitted().remembered()
+
+    @property
+    def settings_(self) -> Settings:
+        """The settings of the method, the defaults among them."""
+        settings: Settings = self._fitted().method.settings
+        return settings
+
+    # Keeping
+
+    def save(self, path: str | Path) -> None:
+        """Write the classifier to one file, whole or not at all.
+
+        Labels must be strings, numbers, booleans, None, or tuples of those.
+        """
+        state = self.__getstate__()
+        del state["params"]["device"]
+        for label in state["learner"]["labels"] if state["learner"] else []:
+            if not can_be_saved(label):
+                raise ValueError(
+                    f"a label of the kind {type(label).__name__} cannot be saved: use strings, "
+                    "finite numbers, booleans, None, or tuples of those"
+                )
+        save_state(Path(path), state, kind="classifier")
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str | torch.device = "auto",
+        precision: str | None = None,
+    ) -> Self:
+        """Go on from a saved classifier: on a device of the kind it was on, exactly as it would.
+
+        Args:
+            path: The file.
+            device: As in the constructor.
+            precision: As in the constructor; None: as it was saved.
+        """
+        if not Path(path).exists():
+            raise FileNotFoundError(f"there is no file {path}")
+        with _sentences():
+            state = load_state(Path(path), kind="classifier")
+        if state.get("version") != VERSION:
+            raise ValueError(f"{path} was saved by a newer version of onpro: install that")
+        state["params"] |= {"device": device} | ({"precision": precision} if precision else {})
+        loaded = cls.__new__(cls)
+        try:
+            loaded.__setstate__(state)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(f"{path} does not hold a classifier that fits together") from error
+        return loaded
+
+    def clone(self) -> Self:
+        """An independent copy with everything learned; `sklearn.base.clone` gives an empty one."""
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of everything, taken between two steps."""
+        with self._turns:
+            learner = self._learner
+            plain = self._plain() if learner is None else learner.params
+            return {
+                "version": VERSION,
+                "params": plain
+                | {"batch_size": self._plain()["batch_size"], "device": self.device},
+                "learner": None if learner is None else learner.state_dict(),
+            }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["params"])  # type: ignore[misc] # an object without a state yet
+        learned = state["learner"]
+        if learned is not None:
+            learner = self._new_learner(tuple(learned["image_shape"]))
+            learner.load_state_dict(learned)
+            self._learner = learner
+
+    # Scikit-learn's conventions
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments, and those settings of the method that were given."""
+        return {name: getattr(self, name) for name in OWN} | self._settings
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters: the batch size at once, all others when `fit` starts afresh."""
+        checked = type(self)(**(self.get_params() | params))
+        for name in OWN:
+            setattr(self, name, getattr(checked, name))
+        self._settings = checked._settings
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._learner is not None and bool(self._learner.outputs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # Parts
+
+    @_sentences()
+    def _plain(self) -> dict[str, Any]:
+        """The parameters, checked, as plain values, with every setting of the method."""
+        kind = method(str(self.method))
+        given = self._settings
+        if "encoder" not in given and _device(self.device).type == "cpu":
+            given = {**data_values(kind.about.name, "folder"), **given}
+        settings = as_settings(kind.about.name, kind.settings_type(), given, OWN)
+        if self.precision != "auto" and self.precision not in AUTOCAST:
+            raise ValueError(f"the precision must be auto, {' or '.join(AUTOCAST)}")
+        side = self.image_size
+        return {
+            "method": kind.about.name,
+            "memory": as_whole_number("memory", self.memory, 1),
+            "seed": as_whole_number("seed", self.seed, 0),
+            "precision": self.precision,
+            "batch_size": as_whole_number("batch_size", self.batch_size, 1),
+            "image_size": None if side is None else as_whole_number("image_size", side, 1, 1024),
+            "mean": as_per_channel("mean", self.mean),
+            "std": as_per_channel("std", self.std),
+            **asdict(settings),
+        }
+
+    @_sentences()
+    def _new_learner(self, image_shape: tuple[int, int, int]) -> Learner:
+        params, device = self._plain(), _device(self.device)
+        kind = method(params["method"])
+        context = Context(
+            image_shape,
+            Normalise(params["mean"], params["std"]),
+            memory=params["memory"],
+            seed=params["seed"],
+            device=device,
+            autocast=AUTOCAST[pick_precision(params["precision"], device)],
+        )
+        names = [field.name for field in fields(kind.settings_type)]
+        settings = kind.settings_type(**{name: params[name] for name in names})
+        return Learner(kind(settings, context), params)
+
+    def _labelled(self, images: Any, labels: Any) -> tuple[Tensor, list[Hashable]]:
+        pixels, values = self._pixels(images), as_labels(labels)
+        if len(pixels) != len(values):
+            raise ValueError(f"there are {len(pixels)} images but {len(values)} labels")
+        return pixels, values
+
+    def _pixels(self, images: Any) -> Tensor:
+        learner = self._learner
+        size = self.image_size if learner is None else learner.params["image_size"]
+        return as_pixels(images, size)
+
+    def _learn(self, learner: Learner, pixels: Tensor, labels: list[Hashable]) -> None:
+        size = self._plain()["batch_size"]
+        for start in range(0, len(labels), size):
+            with self._turns:
+                self._learner = learner
+                learner.learn(pixels[start : start + size], labels[start : start + size])
+
+    def _scores(self, images: Any) -> tuple[list[Hashable], Tensor]:
+        self._fitted()
+        pixels = self._pixels(images)
+        with self._turns:
+            learner = self._fitted()
+            learner.check(pixels)
+            return list(learner.outputs), learner.scores(pixels)
+
+    def _fitted(self) -> Learner:
+        learner = self._learner
+        if learner is None or not learner.outputs:
+            raise NotFittedError("this classifier knows no class yet: call partial_fit first")
+        return learner
+
+
+def _device(name: Any) -> torch.device:
+    if name in ("auto", "cpu", "cuda"):
+        return pick_device(name)
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"there is no device {name!r}: take auto, cpu or cuda") from error
+    pick_device("cuda" if device.type == "cuda" else "cpu")
+    return device

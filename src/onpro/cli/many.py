@@ -1,0 +1,265 @@
+"""What `onpro table` and `onpro sweep` have in common: many runs, none lost, none repeated."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+import torch
+
+from onpro.cli.live import Live
+from onpro.data import find, load
+from onpro.errors import UserError
+from onpro.experiments import Interrupted, RunConfig, require_writable
+from onpro.experiments.comparison import compare
+from onpro.experiments.estimate import Estimates
+from onpro.experiments.executors import Executor, Local, execute
+from onpro.experiments.experiment import Cell
+from onpro.experiments.plan import Place, Plan, plan
+from onpro.reports.cells import (
+    CELLS,
+    COMPARISONS,
+    PLAN,
+    cell_records,
+    comparison_records,
+    duration,
+    plan_records,
+    total_seconds,
+)
+from onpro.reports.formats import Format, render
+from onpro.training import pick_device, pick_precision
+from onpro.training.device import Precision
+
+STATES = ("done", "unfinished", "running", "missing", "damaged")
+
+
+@dataclass(frozen=True)
+class ManyOptions:
+    """Where runs happen and what is printed of them."""
+
+    out: Path = Path("runs")
+    """Where run folders are made and looked for."""
+
+    dry_run: bool = False
+    """Print what is done and what is left to do, with the time that may take, and run nothing."""
+
+    calibrate: bool = False
+    """In a dry run, time a short stream of what has never been run in OUT."""
+
+    format: Format = "text"
+    """How the table is printed."""
+
+    compare: bool = False
+    """Compare all pairs of methods over their common seeds: paired t-test and Wilcoxon."""
+
+    on: Literal["local", "ray"] = "local"
+    """Where to run: processes of this machine, or a Ray cluster."""
+
+    workers: str = "auto"
+    """How many runs at once; auto is as many as there are cores or GPUs, on Ray as many as fit."""
+
+    gpus: int | None = None
+    """How many GPUs of this machine to use; else all."""
+
+    gpus_per_run: float = 1.0
+    """Share of a GPU that a run takes: 0.25 puts four on each."""
+
+    cpus_per_run: int = 1
+    """Cores that a run takes on Ray."""
+
+    ray_address: str | None = None
+    """Ray cluster to use; else one is started on this machine and stopped at the end."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes GPUs where there are any."""
+
+    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
+    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU."""
+
+    data_dir: Path | None = None
+    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        self.number_of_workers()
+        if not 0 < self.gpus_per_run <= 1:
+            raise UserError(
+                f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
+                "another --gpus-per-run."
+            )
+        if self.cpus_per_run < 1:
+            raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
+        if self.on == "local" and self.ray_address:
+            raise UserError("--ray-address is for --on ray: add that, or leave it out.")
+
+    def number_of_workers(self) -> int | None:
+        """How many runs at once, None for as many as is sensible."""
+        if self.workers == "auto":
+            return None
+        if not self.workers.isdecimal() or int(self.workers) < 1:
+            raise UserError(f"--workers takes auto or a number from 1, not '{self.workers}'.")
+        return int(self.workers)
+
+
+def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
+    """Run what is missing, go on with what was interrupted, print the table.
+
+    The exit status is 1 where runs have failed.
+    """
+    options.check()
+    if not options.dry_run:
+        require_writable(options.out)
+    try:
+        with _sigterm_as_ctrl_c(), closing(_executor(options)) as executor:
+            place = _place(executor, options)
+            planned = _possible(plan(cells, options.out, place), what)
+            if options.dry_run:
+                _print_plan(planned, options)
+                return 0
+            if options.on == "local":
+                planned = _possible(_with_data(planned, place), what)
+            _say_problems(planned)
+            failures = _execute(planned, executor)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; what was begun is kept, and the same command goes on with it."
+        ) from None
+    _print_results(cells, plan(cells, options.out, place), options)
+    for folder, reason in failures.items():
+        print(f"failed: {folder}: {reason}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _executor(options: ManyOptions) -> Executor:
+    """Where runs happen."""
+    if options.on == "ray" and not options.dry_run:
+        from onpro.experiments.executors.ray import Ray
+
+        return Ray(
+            options.ray_address,
+            cpus=options.cpus_per_run,
+            gpus=options.gpus_per_run,
+            workers=options.number_of_workers(),
+            device=options.device,
+        )
+    if pick_device(options.device).type == "cpu":
+        return Local(options.number_of_workers())
+    gpus = _gpus(options.gpus)
+    return Local(options.number_of_workers() or int(len(gpus) / options.gpus_per_run), gpus)
+
+
+def _place(executor: Executor, options: ManyOptions) -> Place:
+    """How runs compute there."""
+    device = executor.device()
+    if options.on == "ray" and options.precision == "auto":
+        precision: Precision = "bf16" if device == "cuda" else "fp32"
+    else:
+        precision = pick_precision(options.precision, torch.device(device))
+    data_dir = options.data_dir and options.data_dir.expanduser().absolute()
+    return Place(device, precision, data_dir)
+
+
+def _gpus(wanted: int | None) -> list[str]:
+    """The GPUs of this machine that are to be used."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(i) for i in range(torch.cuda.device_count())]
+    if wanted is not None and not 1 <= wanted <= len(names):
+        raise UserError(f"--gpus takes 1 to {len(names)} here, not {wanted}; see --device cpu.")
+    return names[:wanted]
+
+
+def _possible(planned: Plan, what: str) -> Plan:
+    """Refuse a plan that leaves everything out."""
+    if not planned.runs():
+        reasons = " ".join(planned.problems())
+        raise UserError(f"nothing of {what} can be run: {reasons}")
+    return planned
+
+
+def _with_data(planned: Plan, place: Place) -> Plan:
+    """Fetch what has to be downloaded before the runs all do it; leave out what cannot be."""
+    for data in dict.fromkeys(config.data for config in planned.left()):
+        if find(data).download:
+            try:
+                load(data, data_dir=place.data_dir)
+            except UserError as error:
+                planned = planned.without(data, str(error))
+    return planned
+
+
+def _execute(planned: Plan, executor: Executor) -> dict[str, str]:
+    """Run what is left; gives the folders of runs that have failed, and why."""
+    runs, left = planned.runs(), planned.left()
+    failures = {run.config.folder: run.problem for run in runs if run.problem}
+    print(_counts(planned), file=sys.stderr)
+    if left:
+        with (
+            closing(execute(left, planned.out, executor)) as events,
+            Live(left, planned.out) as live,
+        ):
+            for event in events:
+                live.show(event)
+                if event.kind == "failed" and event.config:
+                    failures[event.config.folder] = event.reason
+    return failures
+
+
+def _print_plan(planned: Plan, options: ManyOptions) -> None:
+    estimates = Estimates(planned.out)
+    left = planned.left()
+    if options.calibrate:
+        estimates.calibrate(left)
+
+    def seconds(config: RunConfig) -> float | None:
+        return estimates.seconds(config, planned.out)
+
+    print(render(plan_records(planned, seconds), PLAN, options.format))
+    if options.format == "text":
+        print(f"\n{_counts(planned)}")
+        if left:
+            print(f"left to compute, run after run: {duration(total_seconds(left, seconds))}")
+    _say_problems(planned)
+
+
+def _counts(planned: Plan) -> str:
+    states = [run.state for run in planned.runs()]
+    counts = ", ".join(f"{states.count(s)} {s}" for s in STATES if s in states)
+    return f"{len(states)} runs: {counts}"
+
+
+def _say_problems(planned: Plan) -> None:
+    for problem in planned.problems():
+        print(f"left out: {problem}", file=sys.stderr)
+
+
+def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:
+    print(render(cell_records(cells, done), CELLS, options.format))
+    if options.compare:
+        compared = comparison_records(compare(cells, done))
+        if compared:
+            print(f"\n{render(compared, COMPARISONS, options.format)}")
+        else:
+            print("nothing to compare: no two methods have two seeds in common.", file=sys.stderr)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Make SIGTERM interrupt the command, where it is the main thread that runs it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

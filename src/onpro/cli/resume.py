@@ -1,0 +1,57 @@
+"""`onpro resume RUN…`: go on with runs that were interrupted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from onpro.cli.parsing import parse
+from onpro.cli.run import show, train
+from onpro.errors import UserError
+from onpro.experiments import read_config
+from onpro.training import require_interval
+from onpro.training.checkpoint import CHECKPOINT_EVERY
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Which runs, and how."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders."""
+
+    checkpoint_every: float = CHECKPOINT_EVERY
+    """Seconds between two checkpoints; 0 saves one after each task only."""
+
+    fresh: bool = False
+    """Start over instead, with the same settings."""
+
+    json: bool = False
+    """Print the result as JSON on the last line of standard output, all else on standard error."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """Runs to go on with."""
+
+    options: ResumeOptions
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Go on with each run from its last checkpoint; a finished one is shown."""
+    about = (
+        "Go on with interrupted runs from their last checkpoints. Settings come from the runs' "
+        "folders. The result equals that of a run in one go."
+    )
+    options = parse(Command, arguments, command="onpro resume", about=about).options
+    if not options.runs:
+        raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
+    require_interval(options.checkpoint_every)
+    configs = [(folder, read_config(folder)) for folder in options.runs]
+    done = [
+        train(folder, config, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
+        for folder, config in configs
+    ]
+    show(done, as_json=options.json)
+    return 0

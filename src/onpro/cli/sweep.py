@@ -1,0 +1,46 @@
+"""`onpro sweep FILE`: runs of the user's own grid, and how its methods compare."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from onpro.cli.many import ManyOptions, carry_out
+from onpro.cli.parsing import parse
+from onpro.experiments.sweep import read_sweep
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What to run."""
+
+    file: tyro.conf.Positional[Path]
+    """TOML file with grids of methods, data sets, memories, seeds, recipes and settings."""
+
+
+@dataclass(frozen=True)
+class SweepRunOptions(ManyOptions):
+    """Where runs happen and what is printed of them."""
+
+    compare: bool = True
+    """Compare all pairs of methods over their common seeds: paired t-test and Wilcoxon."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A sweep."""
+
+    sweep: SweepOptions
+    runs: SweepRunOptions
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run and report a sweep."""
+    about = (
+        "Run all combinations that a TOML file names, print their measures and compare methods. "
+        "What is finished in OUT is not run again, what was interrupted goes on."
+    )
+    command = parse(Command, arguments, command="onpro sweep", about=about)
+    cells = read_sweep(command.sweep.file)
+    return carry_out(cells, command.runs, what=str(command.sweep.file))

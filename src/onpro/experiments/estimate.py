@@ -1,0 +1,104 @@
+"""How long runs will take, from how long such runs took."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from onpro.errors import UserError
+from onpro.experiments.config import RunConfig, read_config
+from onpro.experiments.progress import progress
+from onpro.experiments.reading import read_runs
+from onpro.experiments.run import prepare
+from onpro.training import Evaluated, Step, Trainer
+
+Kind = tuple[object, ...]
+"""What runs must have in common to take about as long."""
+
+CALIBRATION_BATCHES = 2
+"""Batches of each class in the short stream that is timed."""
+
+
+class Estimates:
+    """Seconds that runs take: runs of equal settings, else of the same method and stream."""
+
+    def __init__(self, out: Path) -> None:
+        self._seconds: dict[Kind, list[float]] = {}
+        for config, device, seconds in _timed(out):
+            for kind in _kinds(config, device):
+                self._seconds.setdefault(kind, []).append(seconds)
+
+    def seconds(self, config: RunConfig, out: Path) -> float | None:
+        """About how long a run that is not finished will still take; None where nobody knows."""
+        known = next((k for k in _kinds(config, config.device) if k in self._seconds), None)
+        if known is None:
+            return None
+        begun = progress(config, out)
+        return max(0.0, fmean(self._seconds[known]) - (begun.seconds if begun else 0.0))
+
+    def calibrate(self, configs: Iterable[RunConfig]) -> None:
+        """Time a short stream for each kind of run that has not been timed."""
+        for config in configs:
+            kinds = _kinds(config, config.device)
+            if not any(kind in self._seconds for kind in kinds):
+                self._seconds[kinds[-1]] = [time_briefly(config)]
+
+
+def time_briefly(config: RunConfig) -> float:
+    """Seconds a run will take, from a short stream with all its classes and tasks.
+
+    Steps and evaluation take as much longer as they are more; what a method does at the end of a
+    task takes as long. The short stream is trained twice, since the first time warms up.
+    """
+    short = replace(config, limit_per_class=CALIBRATION_BATCHES * config.batch_size)
+    clock = Clock()
+    for _ in range(2):
+        clock = Clock()
+        trainer = prepare(short)
+        trainer.listeners = [clock]
+        trainer.run()
+    whole = prepare(config)
+    steps = len(whole.stream) / len(trainer.stream)
+    tests = _test_images(whole) / _test_images(trainer)
+    return clock.stepping * steps + clock.closing + trainer.eval_seconds * tests
+
+
+class Clock:
+    """Tells the time of a run's steps from the time its method takes at the end of tasks."""
+
+    def __init__(self) -> None:
+        self.stepping = 0.0
+        self.closing = 0.0
+
+    def on_step(self, step: Step) -> None:
+        """Count the time since the last event."""
+        self.stepping = step.train_seconds - self.closing
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        """Count the time since the task's last step."""
+        self.closing = evaluated.train_seconds - self.stepping
+
+
+def _timed(out: Path) -> Iterable[tuple[RunConfig, str, float]]:
+    try:
+        runs = read_runs([out], skipped=lambda *_: None)
+    except UserError:  # none is finished yet
+        return
+    for run in runs:
+        try:
+            config = read_config(run.folder)
+        except UserError:  # of another version
+            continue
+        seconds = run.result["train_seconds"] + run.result["eval_seconds"]
+        yield config, run.result["device"], seconds
+
+
+def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:
+    stream = (config.tasks, config.batch_size, config.image_size, config.limit_per_class)
+    return (config.hash, device), (config.method, config.data, *stream, device)
+
+
+def _test_images(trainer: Trainer) -> int:
+    """How many images are predicted in all evaluations of a stream."""
+    sizes = [len(trainer.stream.test(task)) for task in range(trainer.stream.num_tasks)]
+    return sum(sum(sizes[: task + 1]) for task in range(len(sizes)))

@@ -1,0 +1,78 @@
+"""How far a run has come, from what it has logged."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onpro.data import find
+from onpro.errors import UserError
+from onpro.experiments.config import RunConfig
+
+ENOUGH = 1 << 16
+"""Bytes at the end of a log that are sure to hold an evaluation, if there was any lately."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the last lines of a run's log say."""
+
+    step: int
+    task: int
+    """Number of the current task, from 0."""
+    seconds: float
+    """Time trained so far."""
+    accuracy: float | None
+    """Percent, mean over the tasks that had been seen at the last evaluation."""
+    total_steps: float | None
+    """About how many steps the run will have, once a task is over."""
+    tasks: int | None
+    """How many tasks there are, where the data set says so."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """About how long the run will still train, if it goes on as fast."""
+        if not self.step or self.total_steps is None:
+            return None
+        return max(0.0, self.seconds * (self.total_steps / self.step - 1))
+
+
+def progress(config: RunConfig, out: Path) -> Progress | None:
+    """How far a run has come; None where it has not logged anything yet."""
+    events = _last_events(out / config.folder / "events.jsonl")
+    if not events:
+        return None
+    last = events[-1]
+    tasks = _tasks(config)
+    evaluated = next((e for e in reversed(events) if e["event"] == "evaluation"), None)
+    accuracy = total = None
+    if evaluated:
+        accuracy = sum(evaluated["accuracy"]) / len(evaluated["accuracy"])
+        total = tasks and evaluated["step"] / (evaluated["task"] + 1) * tasks
+    return Progress(last["step"], last["task"], last["train_seconds"], accuracy, total, tasks)
+
+
+def _last_events(path: Path) -> list[dict[str, Any]]:
+    """The last whole lines of a log that somebody may be writing."""
+    try:
+        with path.open("rb") as file:
+            start = max(0, file.seek(0, 2) - ENOUGH)
+            file.seek(start)
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    whole = lines[1 if start else 0 : -1]
+    try:
+        return [json.loads(line) for line in whole]
+    except ValueError:  # cut and begun anew while it was read
+        return []
+
+
+def _tasks(config: RunConfig) -> int | None:
+    if config.tasks is not None:
+        return config.tasks
+    try:
+        source = find(config.data)
+    except UserError:
+        return None
+    return source.tasks_for(source.classes) if source.classes else source.tasks

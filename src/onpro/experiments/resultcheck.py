@@ -1,0 +1,102 @@
+"""Whether a `result.json` holds what a report of it needs."""
+
+from collections.abc import Callable
+from typing import Any
+
+LARGEST = 1e15
+"""No measured number is larger; what is would not survive in every program that reads it."""
+
+
+def fault(result: Any) -> str | None:
+    """What is wrong with a result, as half a sentence; None where it can be used."""
+    if not isinstance(result, dict):
+        return "result.json does not hold a result"
+    missing = [name for name in NEEDED if name not in result]
+    if missing:
+        return f"result.json lacks {', '.join(missing)}"
+    kinds = NEEDED | {name: kind for name, kind in OPTIONAL.items() if name in result}
+    unusable = [name for name, is_right in kinds.items() if not is_right(result[name])]
+    if unusable:
+        return f"result.json has an unusable value of {', '.join(unusable)}"
+    if "classes" in result and len(result["classes"]) != len(result["confusion"]):
+        return "result.json has not as many classes as rows of confusion"
+    return None
+
+
+def _is_text(value: Any) -> bool:
+    """A string that can be written to a file: half a surrogate pair cannot."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _is_number(value: Any) -> bool:
+    """A finite number; comparisons with NaN are false."""
+    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_numeric and -LARGEST <= value <= LARGEST
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and value >= 0
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_accuracy(value: Any) -> bool:
+    """T×T, percent up to the diagonal; what lies above it is not looked at."""
+    return _is_square(value) and all(
+        _are_amounts(row[: task + 1], 100.0) for task, row in enumerate(value)
+    )
+
+
+def _is_confusion(value: Any) -> bool:
+    return _is_square(value) and all(_are_amounts(row, LARGEST) for row in value)
+
+
+def _is_square(value: Any) -> bool:
+    """A matrix of at least one row, as a list of lists."""
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(isinstance(row, list) and len(row) == len(value) for row in value)
+
+
+def _are_amounts(cells: list[Any], highest: float) -> bool:
+    """Whether all are numbers from 0 to the highest; quick, for there may be a million cells."""
+    is_numeric = set(map(type, cells)) <= {int, float}
+    return is_numeric and _is_amount(sum(cells)) and min(cells) >= 0 and max(cells) <= highest
+
+
+def _is_hardware(value: Any) -> bool:
+    return isinstance(value, dict) and (_is_text(value.get("gpu")) or "threads" in value)
+
+
+def _is_versions(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        _is_text(value.get(name)) for name in ("torch", "python")
+    )
+
+
+NEEDED: dict[str, Callable[[Any], bool]] = {
+    "method": _is_text,
+    "data": _is_text,
+    "memory": _is_whole,
+    "seed": _is_whole,
+    "accuracy": _is_accuracy,
+    "average_accuracy": _is_number,
+    "average_forgetting": _is_number,
+    "average_forgetting_strict": _is_number,
+    "average_incremental_accuracy": _is_number,
+    "confusion": _is_confusion,
+    "train_seconds": _is_amount,
+    "eval_seconds": _is_amount,
+    "steps": _is_whole,
+    "images_seen": _is_whole,
+    "device": _is_text,
+    "hardware": _is_hardware,
+    "precision": _is_text,
+    "versions": _is_versions,
+}
+
+OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "recipe": lambda value: value is None or _is_text(value),
+    "classes": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
+}

@@ -1,0 +1,179 @@
+"""Experiments of the user's own, from a file of grids.
+
+Every `[[runs]]` of the file stands for all combinations of its values; `[common]` holds for those
+that do not say otherwise.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from onpro.data import find
+from onpro.errors import UserError, unknown
+from onpro.experiments.config import RunConfig
+from onpro.experiments.experiment import MEASURES, Cell, Experiment, Measure, Pairs
+from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
+from onpro.experiments.plan import Place, configurations
+from onpro.experiments.recipes import recipes
+from onpro.experiments.tomlfile import TomlFile, Where
+from onpro.experiments.typed import accepted, described, fits
+from onpro.methods import method
+
+STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
+"""Keys that vary the stream: fields of `RunConfig`."""
+
+KEYS = ("method", "data", "memory", "seeds", "recipe", "settings", *STREAM)
+
+NO_RECIPE = "none"
+"""Stands for the method itself in a list of recipes."""
+
+DEFAULTS: dict[str, Any] = {"data": "digits", "memory": 100, "seeds": 1, "recipe": NO_RECIPE}
+
+PAPER: dict[Measure, dict[str, str]] = {
+    "average_accuracy": AVERAGE_ACCURACY,
+    "average_forgetting": AVERAGE_FORGETTING,
+}
+
+
+def read_sweep(path: Path) -> list[Cell]:
+    """The cells that a file asks for: accuracy and forgetting of each of its experiments."""
+    wanted: dict[Experiment, tuple[int, ...]] = {}
+    for experiment in _experiments(TomlFile.read(path)):
+        same = replace(experiment, seeds=())
+        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *experiment.seeds)))
+    experiments = _titled([replace(same, seeds=seeds) for same, seeds in wanted.items()])
+    return [
+        Cell(experiment, measure, _reported(experiment, measure))
+        for experiment in experiments
+        for measure in MEASURES
+    ]
+
+
+def _experiments(file: TomlFile) -> Iterator[Experiment]:
+    """All combinations of all grids, without titles."""
+    for name in file.values:
+        if name not in ("common", "runs"):
+            raise file.wrong(("", 0), name, str(unknown("table", name, ("common", "runs"))))
+    common, grids = file.values.get("common", {}), file.values.get("runs", [])
+    if not isinstance(common, dict):
+        raise file.wrong(("", 0), "common", "common must be a table: write [common].")
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+        raise file.wrong(("", 0), "runs", "runs must be a list of tables: write [[runs]].")
+    if not grids:
+        raise UserError(f"{file.path} asks for no runs: write at least one [[runs]].")
+    _check_keys(file, ("common", 0), common)
+    for number, grid in enumerate(grids):
+        where = ("runs", number)
+        _check_keys(file, where, grid)
+        settings = common.get("settings", {}) | grid.get("settings", {})
+        yield from Grid(file, where, DEFAULTS | common | grid | {"settings": settings})
+
+
+def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None:
+    for key in values:
+        if key not in KEYS:
+            raise file.wrong(where, key, str(unknown("key", key, KEYS)))
+    if not isinstance(values.get("settings", {}), dict):
+        raise file.wrong(where, "settings", "settings must be a table, such as [runs.settings].")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A `[[runs]]` with what it takes from `[common]`: an iterable of experiments."""
+
+    file: TomlFile
+    where: Where
+    values: Mapping[str, Any]
+
+    def __iter__(self) -> Iterator[Experiment]:
+        if "method" not in self.values:
+            raise self._wrong("", 'say which method is to be run, such as method = "er".')
+        hints = get_type_hints(RunConfig)
+        names = self._axis("method", str), self._axis("data", str), self._axis("recipe", str)
+        memories = self._axis("memory", int)
+        streams = _combined({k: self._axis(k, hints[k]) for k in STREAM if k in self.values})
+        for name, data, recipe in product(*names):
+            self._check_names(name, data, recipe)
+            for memory, settings, stream in product(memories, self._settings(name), streams):
+                experiment = Experiment(
+                    title="",
+                    method=name,
+                    data=data,
+                    memory=memory,
+                    seeds=self._seeds(),
+                    recipe=None if recipe == NO_RECIPE else recipe,
+                    settings=settings,
+                    stream=stream,
+                )
+                try:
+                    list(configurations(experiment, Place()))
+                except UserError as error:  # values that do not go together
+                    raise self._wrong("", str(error)) from None
+                yield experiment
+
+    def _check_names(self, name: str, data: str, recipe: str) -> None:
+        for key, value, look_up in (("method", name, method), ("data", data, find)):
+            try:
+                look_up(value)
+            except UserError as error:
+                raise self._wrong(key, str(error), value) from None
+        known = (NO_RECIPE, *recipes(name))
+        if recipe not in known:
+            raise self._wrong("recipe", str(unknown(f"recipe of {name}", recipe, known)), recipe)
+
+    def _seeds(self) -> tuple[int, ...]:
+        given = self.values["seeds"]
+        listed = list(range(given)) if type(given) is int else given
+        if not isinstance(listed, list) or not listed or any(type(s) is not int for s in listed):
+            what = "seeds takes a number of runs, at least 1, or a list of seeds"
+            raise self._wrong("seeds", f"{what}, not {given!r}.")
+        return tuple(listed)
+
+    def _settings(self, name: str) -> list[Pairs]:
+        hints = get_type_hints(method(name).settings_type)
+        given = self.values["settings"]
+        for key in given:
+            if key not in hints:
+                raise self._wrong(key, str(unknown(f"setting of {name}", key, hints)))
+        return _combined({key: self._accepted(key, given[key], hints[key]) for key in given})
+
+    def _axis(self, key: str, hint: Any) -> list[Any]:
+        return self._accepted(key, self.values[key], hint)
+
+    def _accepted(self, key: str, value: Any, hint: Any) -> list[Any]:
+        """One value, or each of a list, as a field of that type holds it."""
+        items = value if isinstance(value, list) and not fits(value, hint) else [value]
+        for item in items or [value]:
+            if not fits(item, hint):
+                what = f"{key} takes {described(hint)}, or a list of such, not {item!r}."
+                raise self._wrong(key, what, item)
+        return [accepted(item, hint) for item in items]
+
+    def _wrong(self, key: str, what: str, value: Any = None) -> UserError:
+        return self.file.wrong(self.where, key, what, value)
+
+
+def _combined(axes: Mapping[str, Sequence[Any]]) -> list[Pairs]:
+    """Names with one value each, in all combinations."""
+    return [tuple(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def _titled(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Name each by its method and by whatever the others do not all have too."""
+    everywhere = set.intersection(*(set(e.settings + e.stream) for e in experiments))
+    return [replace(e, title=_title(e, everywhere)) for e in experiments]
+
+
+def _title(experiment: Experiment, everywhere: set[tuple[str, Any]]) -> str:
+    name = f"{experiment.method} ({experiment.recipe})" if experiment.recipe else experiment.method
+    own = [pair for pair in experiment.settings + experiment.stream if pair not in everywhere]
+    return ", ".join([name, *(f"{key}={value}" for key, value in own)])
+
+
+def _reported(experiment: Experiment, measure: Measure) -> tuple[float, float] | None:
+    """What the paper has for the experiment, if it is one of the paper's."""
+    if experiment.recipe or experiment.settings or experiment.stream:
+        return None
+    return reported(PAPER[measure], experiment.method, experiment.data, experiment.memory)

@@ -1,0 +1,96 @@
+"""A TOML file of the user's, and where in it a mistake is."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onpro.errors import UserError
+
+Where = tuple[str, int]
+"""Name of a table, and which of that name, from 0."""
+
+HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z_][\w-]*)[^\[\]]*\]\]?\s*(#.*)?")
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """The text of a file, to point at, and its values."""
+
+    path: Path
+    text: str
+    values: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "TomlFile":
+        """Read a file; a sentence with the line where it is not TOML."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UserError(f"there is no file {path}.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} cannot be read: {error}.") from None
+        try:
+            return cls(path, text, tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            said = re.fullmatch(r"(.*) \(at (?:line (\d+), .*|end of document)\)", str(error))
+            what = said[1] if said else str(error)
+            line = int(said[2]) if said and said[2] else max(1, len(text.splitlines()))
+            raise UserError(f"{path}, line {line}: {what}; expected TOML.") from None
+
+    def wrong(self, where: Where, key: str, what: str, value: Any = None) -> UserError:
+        """An error that points at a key, or at a value of it.
+
+        Args:
+            where: the table; what is not found there is looked for in the whole file.
+            key: its name; empty for the table itself.
+            what: the sentence.
+            value: where the key has several, the one that is wrong.
+        """
+        return UserError(f"{self.path}, line {self._line(where, key, value)}: {what}")
+
+    def _line(self, where: Where, key: str, value: Any) -> int:
+        lines = self.text.splitlines()
+        places = list(_places(lines))
+        own = [at for at, place in enumerate(places) if place == where]
+        for numbers in (own, range(len(lines))):
+            for number in numbers if key else ():
+                if _names(lines[number], key):
+                    return 1 + _find(lines, number, value)
+        return 1 + (own[0] if own else 0)
+
+
+def _places(lines: list[str]) -> Iterator[Where]:
+    """The table each line belongs to; a subtable's lines belong to the table above it."""
+    place = ("", 0)
+    seen: dict[str, int] = {}
+    for line in lines:
+        header = HEADER.fullmatch(line)
+        if header and (header[1] == "[[" or header[2] != place[0]):
+            seen[header[2]] = seen.get(header[2], -1) + 1
+            place = (header[2], seen[header[2]])
+        yield place
+
+
+def _names(line: str, key: str) -> bool:
+    """Whether a line sets a key, alone, in a dotted name, in an inline table or as a header."""
+    name = rf"[\"']?{re.escape(key)}[\"']?"
+    return (
+        re.search(rf"^\s*(\w+\.)*{name}\s*[.=]|[{{,]\s*{name}\s*=|^\s*\[+\s*{name}\W", line)
+        is not None
+    )
+
+
+def _find(lines: list[str], number: int, value: Any) -> int:
+    """The line of a value, which may stand in a list below its key; else that of the key."""
+    shown = value if isinstance(value, str) else repr(value)
+    if value is None or shown in lines[number]:
+        return number
+    for below in range(number + 1, len(lines)):
+        if shown in lines[below]:
+            return below
+        if "=" in lines[below] or "]" in lines[below]:
+            break
+    return number

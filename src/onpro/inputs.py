@@ -1,0 +1,261 @@
+"""What people hand to a classifier, as what it works with: images, labels and settings.
+
+Whatever cannot be understood is refused with a ValueError, a sentence that says what to do.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence, Set, Sized
+from dataclasses import fields, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from onpro.data.arrays import as_images
+from onpro.data.decode import _rgb as as_rgb
+from onpro.data.imageset import Triple
+from onpro.errors import unknown
+from onpro.methods import Settings
+
+MOST_PIXELS = 2**20
+"""The network sees no larger images than this, 1024×1024: larger ones would only take memory."""
+MOST_PIXELS_IN_FILE = 2**26
+"""Images of Pillow with more pixels are refused before they are decoded."""
+
+NUMBERS_AND_NAMES = "biufUSO"
+"""Kinds of NumPy arrays whose elements are plain values: booleans, numbers, strings, objects."""
+
+
+def as_pixels(images: Any, size: int | None = None) -> Tensor:
+    """Images of any usual kind as uint8 (n, 3, height, width).
+
+    Args:
+        images: a NumPy array or torch tensor of shape (n, height, width, channels),
+            (n, channels, height, width) or grey (n, height, width), uint8 or floats in 0…1, with 1
+            or 3 channels; or a list of such images, or of images of Pillow. Which side is the
+            channels is told by its being 1 or 3; where both may be (n, 3, height, 3), or where a
+            single image (height, width, 3) was given, the meaning is not clear.
+        size: the side every image is resized to, with antialiasing, whatever its aspect; None: all
+            must be of one size.
+
+    Raises:
+        ValueError: if the meaning is not clear.
+    """
+    if isinstance(images, (list, tuple)):
+        parts = [_resized(_one(image), size) for image in images]
+        if len({part.shape for part in parts}) > 1:
+            raise ValueError(
+                "the images differ in size: make them alike, or give the classifier an image_size"
+            )
+        return torch.cat(parts) if parts else torch.empty((0, 3, 1, 1), dtype=torch.uint8)
+    if isinstance(images, Image.Image):
+        raise ValueError("a single image was given: put it into a list")  # noqa: TRY004
+    pixels = _array(images)
+    if tuple(pixels.shape) == (0,):
+        return torch.empty((0, 3, 1, 1), dtype=torch.uint8)
+    if pixels.ndim == 3 and pixels.shape[-1] in (1, 3):
+        raise ValueError(
+            f"images of shape {tuple(pixels.shape)} look like a single one: put it into a list"
+        )
+    return _resized(_checked(pixels), size)
+
+
+def as_labels(labels: Any) -> list[Hashable]:
+    """Labels as plain Python values, of any kind that can be hashed and is equal to itself.
+
+    Equal labels are one class, as in a dict: 1, 1.0 and True are, 1 and "1" are not. Elements of
+    NumPy arrays and torch tensors become numbers and strings of Python.
+    """
+    if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Sized):
+        raise ValueError(  # noqa: TRY004 # all that is refused is refused alike
+            f"labels must be a list or an array, not a {type(labels).__name__}"
+        )
+    if isinstance(labels, (np.ndarray, Tensor)):
+        if labels.ndim != 1:
+            raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
+        if isinstance(labels, np.ndarray) and labels.dtype.kind not in NUMBERS_AND_NAMES:
+            raise ValueError(f"labels must be numbers, strings or objects, not {labels.dtype}")
+        labels = labels.tolist()
+    return [_label(label) for label in labels]
+
+
+def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
+    """Labels as an array: of strings, of numbers, or, where kinds are mixed, of objects."""
+    kinds = {type(label) for label in labels}
+    if kinds in ({str}, {int}, {float}, {bool}):
+        array = np.array(labels)
+        # NumPy cuts final zero characters off strings and has no room for the largest numbers.
+        if array.dtype.kind in "Uifb" and array.tolist() == list(labels):
+            return array
+    objects = np.empty(len(labels), dtype=object)
+    for position, label in enumerate(labels):
+        objects[position] = label
+    return objects
+
+
+def _array(images: Any) -> Tensor:
+    if isinstance(images, Tensor):
+        return images
+    try:
+        array = np.asarray(images)
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"images must be arrays of numbers, not of {array.dtype}")
+        native = array.dtype.newbyteorder("=")
+        return torch.from_numpy(array.astype(native, order="C", copy=not array.flags.writeable))
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"images must be arrays of numbers: {error}") from error
+
+
+def _one(image: Any) -> Tensor:
+    """One image of a list as uint8 (1, 3, height, width)."""
+    if isinstance(image, Image.Image):
+        return _checked(_array(_decoded(image))[None])
+    pixels = _array(image)
+    if pixels.ndim not in (2, 3):
+        raise ValueError(
+            "an image of a list must have the shape (height, width, channels), "
+            f"(channels, height, width) or (height, width), not {tuple(pixels.shape)}"
+        )
+    return _checked(pixels[None])
+
+
+def _checked(pixels: Tensor) -> Tensor:
+    try:
+        if pixels.is_floating_point() and not bool(pixels.isfinite().all()):
+            raise ValueError("images must not hold NaN or infinite values")
+        return as_images(pixels)
+    except (RuntimeError, TypeError) as error:  # of tensors that have no values, or not in a row
+        raise ValueError(f"images must be plain arrays of numbers: {error}") from error
+
+
+def _resized(pixels: Tensor, size: int | None) -> Tensor:
+    height, width = pixels.shape[2:]
+    if size is None and height * width > MOST_PIXELS:
+        raise ValueError(
+            f"images of {height}×{width} pixels are too large to learn from: "
+            "give the classifier an image_size"
+        )
+    if size is None or (height, width) == (size, size) or not len(pixels):
+        return pixels
+    chunks = [
+        interpolate(chunk.float(), (size, size), mode="bilinear", antialias=True)
+        for chunk in torch.split(pixels, 64)
+    ]
+    return torch.cat(chunks).round().clamp(0, 255).to(torch.uint8)
+
+
+def _decoded(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """An image of Pillow as uint8 (height, width, 3), upright, what is transparent white."""
+    if image.width * image.height > MOST_PIXELS_IN_FILE:
+        raise ValueError(
+            f"an image of {image.width}×{image.height} pixels is refused: make it smaller"
+        )
+    try:
+        return np.array(as_rgb(ImageOps.exif_transpose(image)))
+    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+        raise ValueError(f"an image cannot be read: {error}") from error
+
+
+def _label(given: Any) -> Hashable:
+    label: Hashable = given
+    if isinstance(label, np.generic) or (isinstance(label, Tensor) and label.ndim == 0):
+        label = label.item()
+    if isinstance(label, Tensor):
+        raise ValueError("labels must be single values, not tensors")  # noqa: TRY004
+    try:
+        hash(label)
+        same = _equals_itself(label)
+    except Exception as error:  # of a label's own code
+        raise ValueError(
+            f"a label of the kind {type(label).__name__} cannot be told from others: {error}"
+        ) from error
+    if not same:
+        raise ValueError(f"a label is {label}, not equal to itself: leave such images out")
+    return label
+
+
+def _equals_itself(label: Any) -> bool:
+    if isinstance(label, tuple):
+        return all(_equals_itself(part) for part in label)
+    return bool(label == label)  # NaN is not
+
+
+def can_be_saved(label: Hashable) -> bool:
+    """Whether a label comes back from a file as it was."""
+    if isinstance(label, tuple):
+        return type(label) is tuple and all(can_be_saved(part) for part in label)
+    return type(label) in (str, int, bool, type(None)) or (
+        type(label) is float and math.isfinite(label)
+    )
+
+
+def as_settings(
+    method: str, defaults: Settings, given: Mapping[str, Any], others: Sequence[str]
+) -> Settings:
+    """A method's settings with some of them given, each of the type of its default.
+
+    Args:
+        method: its name.
+        defaults: its settings.
+        given: values by name.
+        others: what else may have been meant by an unknown name.
+    """
+    known = {field.name: getattr(defaults, field.name) for field in fields(defaults)}
+    for name, value in given.items():
+        if name not in known:
+            raise unknown(f"setting of {method}", name, [*known, *others])
+        if not _is_like(value, known[name]):
+            raise ValueError(f"{name} must be like {known[name]!r}, not {value!r}")
+    plain = {name: _plain(value) for name, value in given.items()}
+    settings = replace(defaults, **plain)
+    settings.check()
+    return settings
+
+
+def as_whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, not {value!r}")  # noqa: TRY004
+    if int(value) < least or (most is not None and int(value) > most):
+        raise ValueError(
+            f"{name} must be at least {least}{f' and at most {most}' if most else ''}, not {value}"
+        )
+    return int(value)
+
+
+def as_per_channel(name: str, value: Any) -> Triple:
+    """One number for all three channels, or one for each, as three."""
+    try:
+        numbers = [float(part) for part in np.broadcast_to(value, 3)]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a number or three, not {value!r}") from error
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f"{name} must be finite, not {value!r}")
+    return numbers[0], numbers[1], numbers[2]
+
+
+def _is_like(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or isinstance(value, (bool, np.bool_)):
+        return isinstance(default, bool) and isinstance(value, (bool, np.bool_))
+    if isinstance(default, int):
+        return isinstance(value, Integral)
+    if isinstance(default, float):
+        return isinstance(value, Real)
+    if isinstance(default, (tuple, list)):
+        return (
+            isinstance(value, (tuple, list))
+            and len(value) == len(default)
+            and all(map(_is_like, value, default))
+        )
+    return default is None or isinstance(value, type(default))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(part) for part in value)
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,164 @@
+"""What a classifier has learned, and who may touch it when."""
+
+import copy
+from collections.abc import Hashable, Mapping
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from onpro.inputs import as_array, as_labels
+from onpro.memory import Memory
+from onpro.memory.per_class import PerClassMemory
+from onpro.methods.registry import AnyMethod
+from onpro.randomness import derive_seed
+from onpro.streams import Batch
+
+TOGETHER = 256
+"""Images that go through the network at a time in prediction."""
+
+
+class Remembered(NamedTuple):
+    """Images a classifier has kept, uint8 (n, height, width, 3), and their labels (n,)."""
+
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[Any]
+
+
+class Learner:
+    """What has been learned: by which method, and which label has which of its outputs."""
+
+    def __init__(self, method: AnyMethod, params: dict[str, Any]) -> None:
+        self.method = method
+        self.params = params
+        """The classifier's parameters when learning began."""
+        self.outputs: dict[Hashable, int] = {}
+        """The output of each label, in the order of arrival."""
+        self.taken = 0
+        """Outputs ever given to a label; those of forgotten labels are not used again."""
+        self.seen = 0
+
+    def check(self, pixels: Tensor) -> None:
+        """Refuse images of another size than those learned from."""
+        expected = self.method.context.image_shape
+        if len(pixels) and shape_of(pixels) != expected:
+            (_, height, width), (_, expected_height, expected_width) = shape_of(pixels), expected
+            raise ValueError(
+                f"images of {height}×{width} pixels were given, but the first had "
+                f"{expected_height}×{expected_width}: make them alike, or give an image_size"
+            )
+
+    def learn(self, pixels: Tensor, labels: list[Hashable]) -> None:
+        """One step; labels count as known only once it is done."""
+        unseen = dict.fromkeys(label for label in labels if label not in self.outputs)
+        outputs = self.outputs | {label: self.taken + i for i, label in enumerate(unseen)}
+        codes = [outputs[label] for label in labels]
+        device = self.method.context.device
+        self.method.observe(
+            Batch(
+                pixels.to(device),
+                torch.tensor(codes, device=device),
+                task=None,
+                classes=tuple(sorted(set(codes))),
+            )
+        )
+        self.outputs = outputs
+        self.taken += len(unseen)
+        self.seen += len(labels)
+
+    def forget(self, label: Hashable) -> None:
+        """Give a class up; its output is never used again."""
+        (known,) = as_labels([label])
+        if known not in self.outputs:
+            raise ValueError("a class that has not been learned cannot be forgotten")
+        self.method.forget(self.outputs[known])
+        self.outputs = {other: k for other, k in self.outputs.items() if other != known}
+
+    def scores(self, pixels: Tensor) -> Tensor:
+        """Scores (n, classes) of the classes in the order of `outputs`, on the CPU."""
+        device = self.method.context.device
+        chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(TOGETHER)]
+        scores = torch.cat(chunks)[:, list(self.outputs.values())].double().cpu()
+        if bool(scores.isnan().any()):
+            raise FloatingPointError(
+                "the network's weights are no longer finite: go back to a saved classifier, and "
+                "give it a smaller learning rate"
+            )
+        return scores.clamp(-1e300, 1e300)  # so that a row without any finite score is uniform
+
+    def remembered(self) -> Remembered:
+        """Copies of the images in the memory, with their labels."""
+        images, numbers = _stored(self.method)
+        labels = {k: label for label, k in self.outputs.items()}
+        return Remembered(
+            images.permute(0, 2, 3, 1).cpu().numpy().copy(),
+            as_array([labels[k] for k in numbers.tolist()]),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of everything learned."""
+        context = self.method.context
+        return {
+            "image_shape": context.image_shape,
+            "device": context.device.type,
+            "labels": list(self.outputs),
+            "outputs": list(self.outputs.values()),
+            "taken": self.taken,
+            "seen": self.seen,
+            "method": copy.deepcopy(self.method.state_dict()),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, on whatever device it was."""
+        self.outputs = dict(zip(state["labels"], state["outputs"], strict=True))
+        self.taken, self.seen = state["taken"], state["seen"]
+        learned = dict(state["method"])
+        context, random = self.method.context, self.method.random
+        if state["device"] != context.device.type:
+            # A generator cannot go on on another kind of device; it must not start over either.
+            for purpose in learned["random"]:
+                seed = derive_seed(context.seed, f"{purpose} after {self.seen}")
+                random[purpose].manual_seed(seed)
+            learned["random"] = random.state_dict()
+        if not learned["scaler"]:  # saved without half precision
+            learned["scaler"] = self.method.scaler.state_dict()
+        self.method.load_state_dict(learned)
+
+
+class Turns:
+    """A lock that nobody who keeps coming back can keep others from.
+
+    Who waits for the room waits in the door, so that who has just left it has to queue behind.
+    """
+
+    def __init__(self) -> None:
+        self._door, self._room = Lock(), Lock()
+
+    def __enter__(self) -> None:
+        with self._door:
+            self._room.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._room.release()
+
+
+def _stored(method: AnyMethod) -> tuple[Tensor, Tensor]:
+    """The images (n, 3, height, width) a method keeps, and their classes (n,)."""
+    memory: Memory | PerClassMemory | None = getattr(method, "memory", None)
+    if memory is None:  # not every method keeps images
+        nothing = torch.zeros((0, *method.context.image_shape), dtype=torch.uint8)
+        return nothing, torch.zeros(0, dtype=torch.int64)
+    if isinstance(memory, PerClassMemory):  # a table with a row of slots for each class
+        holds = torch.arange(memory.quota, device=memory.device) < memory.stored[:, None]
+        kept = memory.take(holds.flatten().nonzero()[:, 0])
+        return kept.images, kept.labels
+    return memory.images, memory.labels
+
+
+def shape_of(pixels: Tensor) -> tuple[int, int, int]:
+    """Channels, height and width of images."""
+    channels, height, width = pixels.shape[1:]
+    return channels, height, width

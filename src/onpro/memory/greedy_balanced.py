@@ -1,0 +1,121 @@
+"""GDumb's memory: the first images of each class, as many of each as there is room for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from onpro.memory.memory import Memory
+
+NEVER = 2**40
+"""Later than any item arrives."""
+
+
+class GreedyBalancedMemory(Memory):
+    """A memory that balances classes greedily, item by item.
+
+    An item of class y is stored if y is new or has fewer items than k = M // (classes ever stored,
+    y not counted if new). Where the memory is full, a random item of the largest class, of several
+    the one stored first, makes room.
+
+    How many items are stored depends on their labels, so only the device knows: `fill`
+    asks it, `update` does not.
+
+    Args:
+        capacity: Number of slots M.
+        image_shape: Channels, height and width of one image.
+        classes: Labels lie below this; see `grow`.
+        device: Where everything is stored.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        image_shape: tuple[int, ...],
+        classes: int,
+        *,
+        device: torch.device | str,
+    ) -> None:
+        self._filled = torch.zeros(1, dtype=torch.int64, device=device)
+        extra = {"arrived": ((), torch.int64)}
+        super().__init__(capacity, image_shape, device=device, extra=extra)
+        self.first_stored = torch.full((classes,), NEVER, device=device)
+        """(classes,): number in the stream of the first item of each class."""
+
+    @property
+    def fill(self) -> int:
+        """How many slots hold an item; waits for the device."""
+        return int(self._filled)
+
+    @fill.setter
+    def fill(self, count: int) -> None:
+        self._filled.fill_(count)
+
+    def grow(self, classes: int) -> None:
+        """Make room for further classes."""
+        added = classes - len(self.first_stored)
+        self.first_stored = pad(self.first_stored, (0, added), value=NEVER)
+
+    def remove(self, label: int) -> None:
+        """Erase all items of a class, which counts as never stored then."""
+        super().remove(label)
+        self.first_stored[label] = NEVER
+
+    def update(self, images: Tensor, labels: Tensor, draws: Tensor) -> None:
+        """Take in a batch of n items, one after the other.
+
+        Args:
+            images: (n, channels, height, width).
+            labels: (n,), each below the number of classes.
+            draws: (n,) in 0…1. If an item takes the place of another, it is the one at
+                ⌊draw·count⌋ among the items of the largest class, oldest first.
+        """
+        slots, numbers = self._slots(labels, draws)
+        self.write(slots, images, labels, arrived=numbers)
+        self.seen += len(labels)
+
+    def _slots(self, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each item of a batch ends up, and its number in the stream.
+
+        The bin is for items that are not stored, or make room for a later one of the batch.
+        """
+        rows = torch.arange(self.capacity + 1, device=self.device)
+        numbers = torch.arange(self.seen, self.seen + len(labels), device=self.device)
+        filled, first_stored = self._filled, self.first_stored
+        arrived = self._fields["arrived"].clone()
+        stored = rows < filled
+        owner = self._labels.masked_fill(~stored, -1)
+        counts = torch.zeros_like(first_stored).scatter_add_(0, owner.clamp(min=0), stored.long())
+        slots = []
+        for label, number, draw in zip(
+            labels.split(1), numbers.split(1), draws.split(1), strict=True
+        ):
+            classes = (first_stored < NEVER).sum().clamp(min=1)
+            new = first_stored[label] == NEVER
+            wanted = new | (counts[label] < self.capacity // classes)
+            evicting = wanted & (filled == self.capacity)
+
+            largest = (counts * NEVER - first_stored).argmax(dim=0, keepdim=True)
+            oldest_first = arrived.masked_fill(owner != largest, NEVER)[:-1].argsort()
+            evicted = oldest_first[(draw * counts[largest]).long()]
+            slot = torch.where(evicting, evicted, filled).where(wanted, self.bin)
+
+            counts.index_add_(0, largest, -evicting.long()).index_add_(0, label, wanted.long())
+            first_stored.index_copy_(0, label, number.minimum(first_stored[label]))
+            filled += wanted & ~evicting
+            owner.index_copy_(0, slot, label)
+            arrived.index_copy_(0, slot, number)
+            slots.append(slot)
+        at = torch.cat(slots)
+        return torch.where(arrived[at] == numbers, at, self.bin), numbers
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of the filled part, the counters and when classes were first stored."""
+        return super().state_dict() | {"first_stored": self.first_stored.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become the memory that gave the state."""
+        super().load_state_dict(state)
+        self.first_stored = state["first_stored"].to(self.device)

@@ -1,0 +1,187 @@
+"""ASER, adversarial Shapley value experience replay: replay, and keep, what neighbours value.
+
+Shim et al., "Online Class-Incremental Continual Learning with Adversarial Shapley Value", AAAI
+2021.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from onpro.memory import retrieval
+from onpro.methods.base import Context
+from onpro.methods.registry import register
+from onpro.methods.replay import ReplaySettings
+from onpro.methods.rotated_head import RotatedHeadMethod
+from onpro.methods.settings import require
+from onpro.methods.shapley import Points, adversarial_scores, exchange, knn_shapley_values
+from onpro.streams import Batch
+
+NO_LABEL = -100
+"""What cross-entropy leaves out."""
+
+
+@dataclass(frozen=True)
+class ASERSettings(ReplaySettings):
+    """Settings of ASER."""
+
+    replay_batch: int = 64
+    """Most stored images replayed with each batch; once the memory has had to choose, also at most
+    `samples_per_class`, rounded down, of each class (default from the paper)."""
+
+    neighbours: int = 3
+    """K of the nearest-neighbour classifier whose Shapley values are taken (default from the
+    paper)."""
+
+    samples_per_class: float = 1.5
+    """Stored images of each class, rounded down, that are candidates for replay and that values
+    are taken at; this times the number of classes, rounded down, are candidates for being replaced
+    (default from the paper)."""
+
+    rotations: Literal[1, 4, 16] = 1
+    """Rotated copies of each image in training, each a class of its own; 1 for the image alone
+    (default from the paper; 16 in its Table A4)."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        super().check()
+        require(self.neighbours >= 1, "the number of neighbours must be at least 1.")
+        require(
+            1 <= self.samples_per_class < math.inf,
+            f"the samples per class must be a number of at least 1, not {self.samples_per_class}.",
+        )
+
+
+@register(
+    "aser",
+    ASERSettings,
+    title="Adversarial Shapley value experience replay",
+    paper="Online Class-Incremental Continual Learning with Adversarial Shapley Value",
+    year=2021,
+    memory="images, by Shapley value",
+    inference="linear head",
+    images_per_step="74, and 20 + 4.5 for each class without gradient",
+)
+class ASER(RotatedHeadMethod[ASERSettings]):
+    """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""
+
+    def __init__(self, settings: ASERSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_rotated_network(settings.rotations)
+        self.optimizer = settings.optimizer(self.network)
+        self.memory = self.make_memory()
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One SGD step on the retrieved images and the batch together, then the memory's update."""
+        new, outputs = self.rotated(self.prepare(batch.images), batch.labels)
+        images = self.vary(new)
+        if len(self.memory):
+            slots, exists = self.retrieve(batch.images, batch.labels)
+            replay = self.memory.take(slots)
+            old, old_outputs = self.rotated(self.prepare(replay.images), replay.labels)
+            missing = ~exists.repeat(self.settings.rotations)
+            images = torch.cat([self.vary(old), images])
+            outputs = torch.cat([old_outputs.masked_fill(missing, NO_LABEL), outputs])
+        loss = cross_entropy(self.classify(images), outputs, ignore_index=NO_LABEL)
+        self.descend(loss)
+        self.update_memory(batch.images, batch.labels)
+        return {"ce": loss}
+
+    # What is replayed
+
+    def retrieve(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Slots of what is replayed: random until the memory has had to choose, then the best.
+
+        Returns:
+            Slots (n,), and which of them count. How many images of a class are stored is known to
+            the device alone, so the last may stand in for images that do not exist.
+        """
+        memory, most = self.memory, self.settings.replay_batch
+        if memory.seen <= memory.capacity:
+            slots = retrieval.uniform(memory, most, self.random["memory"])
+            return slots, torch.ones_like(slots, dtype=torch.bool)
+        slots, exists = self.draw_of_each_class()
+        partners, partners_exist = self.draw_of_each_class(exclude=self.marked(slots, exists))
+        of_slots, of_partners, of_new = self.features(
+            memory.take(slots).images, memory.take(partners).images, images
+        )
+        scores = adversarial_scores(
+            candidates=Points(of_slots, memory.labels[slots], exists),
+            cooperative=Points(of_partners, memory.labels[partners], partners_exist),
+            adversarial=Points(of_new, labels, torch.ones_like(labels, dtype=torch.bool)),
+            neighbours=self.settings.neighbours,
+        )
+        best = scores.argsort(descending=True, stable=True)[:most]
+        return slots[best], exists[best]
+
+    def draw_of_each_class(self, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Random slots of every class in the memory, and which of them count: the first ones.
+
+        Args:
+            exclude: (fill,) bool, slots not to be drawn.
+        """
+        memory, count = self.memory, math.floor(self.settings.samples_per_class)
+        slots, exists = retrieval.per_class(
+            memory, count, self.network.classes, self.random["memory"], exclude
+        )
+        existing_first = (~exists).to(torch.uint8).argsort(stable=True)
+        first = existing_first[: min(count * len(self.progress.seen), len(memory))]
+        return slots[first], exists[first]
+
+    def marked(self, slots: Tensor, exists: Tensor) -> Tensor:
+        """(fill,): whether a slot is among those that exist."""
+        marks = torch.zeros(self.memory.fill + 1, dtype=torch.bool, device=slots.device)
+        return marks.index_fill_(0, slots.where(exists, self.memory.fill), True)[:-1]
+
+    # What is kept
+
+    def update_memory(self, images: Tensor, labels: Tensor) -> None:
+        """Fill free slots in order; then let values decide which images stay."""
+        memory = self.memory
+        fitting = min(len(labels), memory.free)
+        first = torch.arange(memory.fill, memory.fill + fitting, device=labels.device)
+        memory.write(first, images[:fitting], labels[:fitting])
+        memory.advance(fitting)
+        if fitting < len(labels):
+            images, labels = images[fitting:], labels[fitting:]
+            memory.write(self.slots_of_new(images, labels), images, labels)
+            memory.advance(len(labels))
+
+    def slots_of_new(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Slots (n,) of new images in a full memory, `memory.bin` for those of least value."""
+        memory = self.memory
+        judges, judges_exist = self.draw_of_each_class()
+        count = math.floor(self.settings.samples_per_class * self.network.classes)
+        others = ~self.marked(judges, judges_exist)
+        slots, exists = retrieval.where(memory, others, count, self.random["memory"])
+        of_judges, of_slots, of_new = self.features(
+            memory.take(judges).images, memory.take(slots).images, images
+        )
+        evaluated = Points(
+            torch.cat([of_judges, of_new]),
+            torch.cat([memory.labels[judges], labels]),
+            torch.cat([judges_exist, self.is_rare(labels)]),
+        )
+        candidates = Points(
+            torch.cat([of_slots, of_new]),
+            torch.cat([memory.labels[slots], labels]),
+            torch.cat([exists, torch.ones_like(labels, dtype=torch.bool)]),
+        )
+        values = knn_shapley_values(evaluated, candidates, self.settings.neighbours)
+        return exchange(values.sum(dim=0), exists, slots, memory.bin)
+
+    def is_rare(self, labels: Tensor) -> Tensor:
+        """(n,): whether a class's share of the memory is below a random one, U(0, 1/classes)."""
+        classes, generator = self.network.classes, self.random["memory"]
+        share = retrieval.class_counts(self.memory, classes) / len(self.memory)
+        threshold = torch.rand(1, generator=generator, device=labels.device) / classes
+        return share[labels] < threshold
+
+    def features(self, *sets: Tensor) -> tuple[Tensor, ...]:
+        """Features of sets of images as stored, in eval mode, not normalised; one forward."""
+        features = self.inspect(self.prepare(torch.cat(sets)))
+        return torch.split(features, [len(images) for images in sets])

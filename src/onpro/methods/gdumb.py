@@ -1,0 +1,163 @@
+"""GDumb, greedy sampler and dumb learner: keep a balanced memory, train anew on it alone.
+
+Prabhu et al., "GDumb: A Simple Approach that Questions Our Progress in Continual Learning",
+ECCV 2020.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_
+
+from onpro.memory.greedy_balanced import GreedyBalancedMemory
+from onpro.methods.base import Context, Method, room_for, sgd
+from onpro.methods.registry import register
+from onpro.methods.settings import Settings, require
+from onpro.randomness import derive_seed
+from onpro.streams import Batch
+
+
+@dataclass(frozen=True)
+class GDumbSettings(Settings):
+    """Settings of GDumb."""
+
+    epochs: int = 70
+    """Passes over the memory after each task (default from the paper)."""
+
+    train_batch: int = 10
+    """Number of stored images in each training step (default from the paper)."""
+
+    learning_rate: float = 0.1
+    """Learning rate of SGD (default from the paper)."""
+
+    schedule: Literal["constant", "cosine"] = "constant"
+    """Learning rate over the epochs: constant (default from the official code of the paper's
+    framework), or falling along cosines of 1, 2, 4, … epochs after a first epoch at a tenth
+    (GDumb's own code)."""
+
+    minimum_learning_rate: float = 5e-4
+    """Where each cosine ends; a constant rate does not use it (default from the paper)."""
+
+    momentum: float = 0.0
+    """Momentum of SGD (default from the paper)."""
+
+    weight_decay: float = 0.0
+    """Weight decay of SGD (default from the paper)."""
+
+    clip: float = 10.0
+    """Largest norm of the gradient, over all parameters (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        require(self.epochs >= 1, "there must be at least 1 epoch.")
+        require(self.train_batch >= 1, "a training batch must hold at least 1 image.")
+        require(self.learning_rate > 0, "the learning rate must be above 0.")
+        require(
+            self.schedule in ("constant", "cosine"),
+            f"the schedule must be constant or cosine, not '{self.schedule}'.",
+        )
+        require(
+            self.schedule == "constant" or 0 <= self.minimum_learning_rate <= self.learning_rate,
+            "the minimum learning rate must lie between 0 and the learning rate.",
+        )
+        require(0 <= self.momentum < 1, "the momentum must be at least 0 and below 1.")
+        require(self.weight_decay >= 0, "the weight decay must not be negative.")
+        require(self.clip > 0, "the gradient's largest norm must be above 0.")
+
+    def rate(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 0."""
+        highest, lowest = self.learning_rate, self.minimum_learning_rate
+        if self.schedule == "constant":
+            return highest
+        if epoch == 0:
+            return 0.1 * highest
+        length = 1 << (epoch.bit_length() - 1)
+        through = (epoch - length) / length
+        return lowest + (highest - lowest) * (1 + math.cos(math.pi * through)) / 2
+
+
+@register(
+    "gdumb",
+    GDumbSettings,
+    title="Greedy sampler and dumb learner",
+    paper="GDumb: A Simple Approach that Questions Our Progress in Continual Learning",
+    year=2020,
+    memory="images, balanced classes",
+    inference="linear head",
+    images_per_step="0, and 70 times the memory after each task",
+)
+class GDumb(Method[GDumbSettings]):
+    """Steps only fill the memory; after each task a fresh network learns the memory by CE.
+
+    Predictions before the first task is over are those of an untrained network, later ones those
+    of the network trained last.
+    """
+
+    memory: GreedyBalancedMemory
+
+    def __init__(self, settings: GDumbSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network()
+        self.optimizer = self.make_optimizer()
+        with room_for(context.memory, context.device):
+            self.memory = GreedyBalancedMemory(
+                context.memory, context.image_shape, self.network.classes, device=context.device
+            )
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """SGD for the present network."""
+        settings = self.settings
+        return sgd(
+            self.network.parameters(),
+            settings.learning_rate,
+            settings.momentum,
+            settings.weight_decay,
+        )
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """The memory's update; nothing is trained."""
+        draws = torch.rand(
+            len(batch),
+            dtype=torch.float64,
+            generator=self.random["memory"],
+            device=self.context.device,
+        )
+        self.memory.update(batch.images, batch.labels, draws)
+        return {}
+
+    def end_task(self) -> None:
+        """Forget the network and train a fresh one on the memory."""
+        classes = self.network.classes
+        seed = derive_seed(self.context.seed, f"network after task {self.progress.task}")
+        self.network = self.make_network(seed=seed)
+        self.optimizer = self.make_optimizer()
+        self.network.grow(classes, self.optimizer, self.random["growth"])
+        stored = len(self.memory)  # the only question asked of the device
+        size = min(self.settings.train_batch, stored)
+        for epoch in range(self.settings.epochs if stored else 0):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.settings.rate(epoch)
+            shuffled = torch.randperm(
+                stored, generator=self.random["training"], device=self.context.device
+            )
+            for slots in shuffled[: stored // size * size].split(size):
+                self.train_step(slots)
+
+    def train_step(self, slots: Tensor) -> None:
+        """One SGD step on stored images, its gradient clipped."""
+        stored = self.memory.take(slots)
+        images = self.vary(self.prepare(stored.images))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.backward(cross_entropy(self.classify(images), stored.labels))
+        self.scaler.unscale_(self.optimizer)
+        clip_grad_norm_(self.network.parameters(), self.settings.clip)
+        self.step()
+
+    def grow(self, classes: int) -> None:
+        """Widen the classifier and the memory's table of classes."""
+        super().grow(classes)
+        self.memory.grow(self.network.classes)

@@ -1,0 +1,169 @@
+"""GSS, gradient-based sample selection (greedy): keep images whose gradients differ.
+
+Aljundi et al., "Gradient Based Sample Selection for Online Continual Learning", NeurIPS 2019.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from onpro.methods.base import Context, Method, total
+from onpro.methods.gradients import batch_gradient, cosines, per_sample_gradients
+from onpro.methods.registry import register
+from onpro.methods.replay import ReplaySettings
+from onpro.methods.settings import require
+from onpro.streams import Batch
+
+FIRST_SCORE = 0.1
+"""Score of images that find the memory empty, where there is nothing to compare them with."""
+
+LEAST_WEIGHT = 1e-12
+"""The least redundant slots can be drawn too, if there are too few others."""
+
+
+@dataclass(frozen=True)
+class GSSSettings(ReplaySettings):
+    """Settings of GSS."""
+
+    gradient_batches: int = 64
+    """At most so many random batches of the memory give a gradient to compare new images with
+    (default from the paper)."""
+
+    gradient_batch: int = 64
+    """Number of images in each of them (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        super().check()
+        require(self.gradient_batches >= 1, "there must be at least 1 gradient batch.")
+        require(self.gradient_batch >= 1, "a gradient batch must hold at least 1 image.")
+
+
+@register(
+    "gss",
+    GSSSettings,
+    title="Gradient-based sample selection, greedy",
+    paper="Gradient Based Sample Selection for Online Continual Learning",
+    year=2019,
+    memory="images, diverse gradients",
+    inference="linear head",
+    images_per_step="74, and 10 + 64 for each 64 stored in eval mode",
+)
+class GSS(Method[GSSSettings]):
+    """L = CE(X) + CE(Xb), as ER; a stored image is replaced by one that resembles others less."""
+
+    def __init__(self, settings: GSSSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network()
+        self.optimizer = settings.optimizer(self.network)
+        self.memory = self.make_memory(extra={"score": ((), torch.float32)})
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One SGD step on the batch and a random replay batch, then the memory's update."""
+        new = self.vary(self.prepare(batch.images))
+        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+        if len(self.memory):
+            images, labels = self.draw(self.settings.replay_batch)
+            terms["replay"] = cross_entropy(self.classify(self.vary(images)), labels)
+        self.descend(total(terms))
+        self.network.eval()
+        if self.memory.free:
+            self.fill_memory(batch.images, batch.labels)
+        else:
+            self.exchange(batch.images, batch.labels)
+        self.network.train()
+        return terms
+
+    def fill_memory(self, images: Tensor, labels: Tensor) -> None:
+        """Store the images that find a free slot, each with its score; the others are lost."""
+        memory = self.memory
+        fitting = min(len(labels), memory.free)
+        images, labels = images[:fitting], labels[:fitting]
+        if len(memory):
+            scores, _ = self.redundancy(images, labels)
+        else:
+            scores = torch.full((fitting,), FIRST_SCORE, device=memory.device)
+        slots = torch.arange(len(memory), len(memory) + fitting, device=memory.device)
+        memory.write(slots, images, labels, score=scores)
+        memory.advance(fitting)
+
+    def exchange(self, images: Tensor, labels: Tensor) -> None:
+        """Offer each image a slot, redundant slots first, if the batch as a whole is new.
+
+        It is if its gradient opposes all memory gradients. More images than slots are not offered
+        any.
+        """
+        memory, generator = self.memory, self.random["memory"]
+        images, labels = images[: len(memory)], labels[: len(memory)]
+        scores, of_batch = self.redundancy(images, labels)
+        slots = weighted_slots(slot_weights(memory.fields["score"]), len(labels), generator)
+        probability = replacement_probability(scores, memory.fields["score"][slots])
+        draws = torch.rand(len(labels), generator=generator, device=memory.device)
+        accepted = (of_batch < 0) & (draws < probability)
+        memory.write(torch.where(accepted, slots, memory.bin), images, labels, score=scores)
+        memory.seen += len(labels)
+
+    def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """max_j cos(g, G_j) of each image and of the batch as a whole, in eval mode and float32.
+
+        In eval mode the gradient of the batch is the mean of those of its images. The memory's
+        gradients are compared one after the other, so that one of them is held at a time.
+
+        Args:
+            images: (n, 3, height, width), as stored.
+            labels: (n,).
+
+        Returns:
+            (n,) and ().
+        """
+        self.progress.images += len(labels)
+        of_images = per_sample_gradients(self.network, self.network_input(images), labels)
+        of_batch = of_images.mean(dim=0, keepdim=True)
+        similar = [
+            torch.cat([cosines(of_images, reference), cosines(of_batch, reference)])
+            for reference in self.memory_gradients()
+        ]
+        highest = torch.stack(similar).amax(dim=0)
+        return highest[:-1], highest[-1]
+
+    def memory_gradients(self) -> Iterator[Tensor]:
+        """G_j (p,): gradients of the mean cross-entropy of disjoint random batches."""
+        memory, settings = self.memory, self.settings
+        size = min(settings.gradient_batch, len(memory))
+        count = min(settings.gradient_batches, len(memory) // size)
+        shuffled = torch.randperm(
+            len(memory), generator=self.random["memory"], device=memory.device
+        )
+        for slots in shuffled[: count * size].split(size):
+            stored = memory.take(slots)
+            self.progress.images += size
+            yield batch_gradient(self.network, self.network_input(stored.images), stored.labels)
+
+    def network_input(self, images: Tensor) -> Tensor:
+        """Stored images, not augmented."""
+        return self.prepare(images).contiguous(memory_format=self.context.layout)
+
+
+def slot_weights(scores: Tensor) -> Tensor:
+    """How readily each slot (m,) is offered: (score − min) / (max − min + 0.01)."""
+    least, most = scores.aminmax()
+    return (scores - least) / (most - least + 0.01)
+
+
+def weighted_slots(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Distinct slots (count,), drawn one after the other with probability ∝ weight.
+
+    Each slot waits for an exponentially distributed time, shorter the higher its weight; the
+    first ones are drawn.
+    """
+    waits = torch.empty_like(weights).exponential_(generator=generator)
+    return (waits / weights.clamp(min=LEAST_WEIGHT)).topk(count, largest=False).indices
+
+
+def replacement_probability(item_scores: Tensor, slot_scores: Tensor) -> Tensor:
+    """r_s / (r_i + r_s), r = (score + 1)/2: high where the slot is redundant and the item not."""
+    of_item, of_slot = (item_scores + 1) / 2, (slot_scores + 1) / 2
+    return of_slot / (of_item + of_slot).clamp(min=1e-8)

@@ -1,0 +1,111 @@
+"""MIR, maximally interfered retrieval: replay what the new batch is about to spoil.
+
+Aljundi et al., "Online Continual Learning with Maximally Interfered Retrieval", NeurIPS 2019.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Method
+from onpro.methods.registry import register
+from onpro.methods.replay import ReplaySettings
+from onpro.methods.settings import require
+from onpro.methods.virtual_step import virtual_step
+from onpro.streams import Batch
+
+
+@dataclass(frozen=True)
+class MIRSettings(ReplaySettings):
+    """Settings of MIR."""
+
+    candidates: int = 100
+    """Number of random stored images among which those to replay are chosen (default from the
+    paper)."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        super().check()
+        require(
+            self.candidates >= self.replay_batch,
+            f"{self.replay_batch} images cannot be chosen among {self.candidates} candidates: "
+            "give at least as many candidates as the replay batch holds.",
+        )
+
+
+@register(
+    "mir",
+    MIRSettings,
+    title="Maximally interfered retrieval",
+    paper="Online Continual Learning with Maximally Interfered Retrieval",
+    year=2019,
+    memory="images, batch reservoir",
+    inference="linear head",
+    images_per_step="74, and 200 without gradient",
+)
+class MIR(Method[MIRSettings]):
+    """L = CE(X) + CE(Xb), Xb being the candidates whose loss a step on X alone raises most."""
+
+    def __init__(self, settings: MIRSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network()
+        self.optimizer = settings.optimizer(self.network)
+        self.memory = self.make_memory()
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One SGD step on the batch and the most interfered images, then the memory's update."""
+        new = self.vary(self.prepare(batch.images))
+        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+        self.optimizer.zero_grad(set_to_none=True)
+        self.backward(terms["new"])
+        if len(self.memory):
+            images, labels = self.most_interfered(*self.draw(self.settings.candidates))
+            terms["replay"] = cross_entropy(self.classify(self.vary(images)), labels)
+            self.backward(terms["replay"])
+        self.step()
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        return terms
+
+    def most_interfered(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Up to `replay_batch` of the candidates, those whose loss rises most.
+
+        Args:
+            images: (n, 3, height, width) network input, not augmented.
+            labels: (n,).
+        """
+        images = images.contiguous(memory_format=self.context.layout)
+        self.progress.images += 2 * len(images)
+        rate = self.settings.learning_rate
+        scores = interference(self.network, images, labels, rate, self.loss_scale)
+        chosen = scores.topk(min(self.settings.replay_batch, len(labels))).indices
+        return images[chosen], labels[chosen]
+
+
+@torch.no_grad()
+def interference(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    learning_rate: float,
+    loss_scale: Tensor | float = 1.0,
+) -> Tensor:
+    """CE after a virtual step − CE now, for each image, (n,).
+
+    Both passes run in train mode, so each normalises by the candidates' own statistics; the first
+    moves the running statistics of the network, the second only copies of them. They run in
+    float32, because small differences of losses decide.
+
+    Args:
+        network: the network, whose parameters hold the gradients of the new batch.
+        images: (n, 3, height, width) network input.
+        labels: (n,).
+        learning_rate: of the virtual step, a plain one of SGD.
+        loss_scale: what the loss was multiplied by before its backward pass.
+    """
+    stepped = virtual_step(network, learning_rate, loss_scale)
+    now = cross_entropy(network(images), labels, reduction="none")
+    then = cross_entropy(stepped(images), labels, reduction="none")
+    return then - now

@@ -1,0 +1,190 @@
+"""PASS, prototype augmentation and self-supervision: nothing is kept but a mean for each class.
+
+Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning", CVPR 2021.
+"""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from onpro import losses
+from onpro.augment import interleaved_labels, interleaved_rotations
+from onpro.methods.base import Context, total
+from onpro.methods.registry import register
+from onpro.methods.rotated_head import RotatedHeadMethod
+from onpro.methods.settings import Settings, require
+from onpro.methods.task_images import TaskImages
+from onpro.methods.teacher import Teacher
+from onpro.streams import Batch
+
+ROTATIONS = 4
+IMAGES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class PASSSettings(Settings):
+    """Settings of PASS."""
+
+    learning_rate: float = 1e-3
+    """Learning rate of Adam, which starts anew with every task (default from the paper)."""
+
+    weight_decay: float = 2e-4
+    """Weight decay of Adam, added to the gradient (default from the paper)."""
+
+    temperature: float = 0.1
+    """What logits are divided by in the cross-entropy (default from the paper)."""
+
+    prototype_weight: float = 10.0
+    """Weight of the cross-entropy of augmented prototypes (default from the paper)."""
+
+    distillation_weight: float = 10.0
+    """Weight of the distance between the features of the network and of the one before the task,
+    a norm over the whole batch (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        require(self.learning_rate > 0, "the learning rate must be above 0.")
+        require(self.weight_decay >= 0, "the weight decay must not be negative.")
+        require(self.temperature > 0, "the temperature must be above 0.")
+        require(self.prototype_weight >= 0, "the prototype weight must not be negative.")
+        require(self.distillation_weight >= 0, "the distillation weight must not be negative.")
+
+
+@register(
+    "pass",
+    PASSSettings,
+    title="Prototype augmentation and self-supervision",
+    paper="Prototype Augmentation and Self-Supervision for Incremental Learning",
+    year=2021,
+    memory="no images; a mean feature for each class",
+    inference="linear head",
+    images_per_step="40 in the first task, then 80, and 40 of the previous network",
+)
+class PASS(RotatedHeadMethod[PASSSettings]):
+    """L = CE of four rotations, and later: distance of features, CE of augmented prototypes.
+
+    It keeps no images, so it has no memory. Only those of the current task stay until it is over,
+    for a second look at them.
+    """
+
+    def __init__(self, settings: PASSSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        logging.getLogger(__name__).warning(
+            "pass keeps no past images: the memory of %d is not used.", context.memory
+        )
+        # Only classes that have appeared have outputs, even where their number is announced.
+        self.network = self.make_rotated_network(ROTATIONS, classes=0)
+        self.optimizer = self.fresh_optimizer()
+        self.previous = Teacher(self.network, context)
+        self.task_images = TaskImages(context.device)
+        width, device = self.network.encoder.out_features, context.device
+        self.prototypes = torch.zeros(0, width, device=device)
+        """(classes, features): the mean feature of each class of earlier tasks."""
+        self.has_prototype = torch.zeros(0, dtype=torch.bool, device=device)
+        """(classes,)"""
+        self.radius = torch.zeros((), device=device)
+        """How far images of a class spread around its mean, measured once, in the first task."""
+
+    def fresh_optimizer(self) -> torch.optim.Adam:
+        """Adam that knows nothing yet."""
+        settings = self.settings
+        return torch.optim.Adam(
+            self.network.parameters(),
+            settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+
+    def start_task(self) -> None:
+        """A new Adam for every task; the head has grown by now."""
+        self.optimizer = self.fresh_optimizer()
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One Adam step on the four rotations of the batch."""
+        images = interleaved_rotations(self.vary(self.prepare(batch.images)))
+        labels = interleaved_labels(batch.labels)
+        terms = {"ce": self.tempered_cross_entropy(self.classify(images), labels)}
+        if self.progress.task > 0:
+            terms["distillation"] = self.settings.distillation_weight * self.drift(images)
+            prototypes, of_prototypes = self.augmented_prototypes(len(batch))
+            logits: Tensor = self.network.classifier(prototypes)
+            loss = self.tempered_cross_entropy(logits, of_prototypes)
+            terms["prototypes"] = self.settings.prototype_weight * loss
+        self.descend(total(terms))
+        self.task_images.add(batch.images, batch.labels)
+        return terms
+
+    def tempered_cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """CE of logits divided by the temperature."""
+        return cross_entropy(logits / self.settings.temperature, labels)
+
+    def drift(self, images: Tensor) -> Tensor:
+        """‖f(x) − f_old(x)‖ over the whole batch, not averaged.
+
+        The features take a forward of their own, in train mode, as in the official code: running
+        statistics move twice.
+        """
+        self.progress.images += len(images)
+        return losses.feature_distance(self.encode(images), self.previous.features(images))
+
+    def augmented_prototypes(self, count: int) -> tuple[Tensor, Tensor]:
+        """p_k + r·ε for so many random old classes k, and the outputs 4k they belong to."""
+        generator, device = self.random["prototypes"], self.context.device
+        old_first = (~self.has_prototype).to(torch.uint8).argsort(stable=True)
+        share = torch.rand(count, dtype=torch.float64, generator=generator, device=device)
+        labels = old_first[(share * self.has_prototype.sum()).long()]
+        noise = torch.randn(count, self.prototypes.shape[1], generator=generator, device=device)
+        return self.prototypes[labels] + self.radius * noise, ROTATIONS * labels
+
+    def end_task(self) -> None:
+        """A second look at the task's images: their mean features, and how far they spread."""
+        images, labels = self.task_images.whole_batches()
+        features = torch.cat(
+            [self.inspect(self.vary(self.prepare(some))) for some in images.split(IMAGES_AT_ONCE)]
+        )
+        means, counts = losses.class_means(features, labels, self.network.classes)
+        if self.progress.task == 0:
+            self.radius = spread(features, labels, means, counts)
+        self.prototypes = torch.where(counts[:, None] > 0, means, self.prototypes)
+        self.has_prototype = self.has_prototype | (counts > 0)
+        self.previous.become(self.network, self.progress.seen)
+        self.task_images.clear()
+
+    def grow(self, classes: int) -> None:
+        """Widen the head and the table of prototypes."""
+        super().grow(classes)
+        missing = self.network.classes - len(self.prototypes)
+        new = self.prototypes.new_zeros(missing, self.prototypes.shape[1])
+        self.prototypes = torch.cat([self.prototypes, new])
+        self.has_prototype = torch.cat([self.has_prototype, self.has_prototype.new_zeros(missing)])
+
+    def forget(self, label: int) -> None:
+        """Give a class up: its prototype, its outputs, its images in the current task."""
+        self.prototypes[label] = 0
+        self.has_prototype[label] = False
+        self.task_images.remove(label)
+        self.previous.forget(label)
+        for output in self.outputs_of(label):
+            self.network.classifier.renew(
+                output, generator=self.random["growth"], optimizer=self.optimizer
+            )
+        if not self.has_prototype.any():  # later tasks count on one
+            self.progress.task, self.progress.task_open = -1, False
+
+
+def spread(features: Tensor, labels: Tensor, means: Tensor, counts: Tensor) -> Tensor:
+    """The root of the mean over classes of trace(cov_k)/width, cov_k with divisor n_k − 1.
+
+    Args:
+        features: (n, width)
+        labels: (n,)
+        means: (classes, width) of each class.
+        counts: (classes,) number of its features; a class of one feature counts 0.
+    """
+    squares = (features - means[labels]).square().mean(dim=1)
+    of_class = torch.zeros_like(counts).scatter_add_(0, labels, squares)
+    variance = of_class / (counts - 1).clamp(min=1)
+    return (variance.sum() / (counts > 0).sum().clamp(min=1)).sqrt()

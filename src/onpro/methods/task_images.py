@@ -1,0 +1,46 @@
+"""The images of the current task, kept until it is over."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class TaskImages:
+    """Batches of the current task, for a method that looks at all of them again when it ends."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.clear()
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self._images: list[Tensor] = []
+        self._labels: list[Tensor] = []
+
+    def add(self, images: Tensor, labels: Tensor) -> None:
+        """Keep a batch, as it is stored: uint8 (n, 3, height, width) and (n,)."""
+        self._images.append(images.clone())
+        self._labels.append(labels.clone())
+
+    def whole_batches(self) -> tuple[Tensor, Tensor]:
+        """Images and labels of all batches but a last one smaller than that before it."""
+        sizes = [len(labels) for labels in self._labels]
+        whole = len(sizes) - (len(sizes) > 1 and sizes[-1] < sizes[-2])
+        return torch.cat(self._images[:whole]), torch.cat(self._labels[:whole])
+
+    def remove(self, label: int) -> None:
+        """Erase all images of a class; asks the device."""
+        kept = [labels != label for labels in self._labels]
+        self._images = [images[k] for images, k in zip(self._images, kept, strict=True)]
+        self._labels = [labels[k] for labels, k in zip(self._labels, kept, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The batches."""
+        return {"images": list(self._images), "labels": list(self._labels)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Keep what the state holds."""
+        self._images = [images.to(self.device) for images in state["images"]]
+        self._labels = [labels.to(self.device) for labels in state["labels"]]

@@ -1,0 +1,71 @@
+// Elements, numbers and labels. What comes from run files only ever becomes text or a label.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An HTML element with attributes, listeners (onclick: …) and children. */
+function node(name, attributes = {}, ...children) {
+  return furnish(document.createElement(name), attributes, children);
+}
+
+/** An SVG element, likewise. */
+function shape(name, attributes = {}, ...children) {
+  return furnish(document.createElementNS(SVG, name), attributes, children);
+}
+
+function furnish(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/** Make these the children; nothing is touched, and no focus lost, where they are already. */
+function replaceWith(parent, children) {
+  const isSame = parent.children.length === children.length
+    && children.every((child, index) => parent.children[index] === child);
+  if (!isSame) parent.replaceChildren(...children);
+}
+
+const byId = (id) => document.getElementById(id);
+const range = (count) => Array.from({ length: count }, (_, index) => index);
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+
+/** A number as people write it; a dash where there is none. */
+function number(value, digits = 1) {
+  return value == null ? "–" : value.toFixed(digits).replace("-", "−");
+}
+
+function interval([mean, , half]) {
+  return half == null ? "–" : `${number(mean - half)} to ${number(mean + half)}`;
+}
+
+function withSpread([mean, deviation]) {
+  return deviation == null ? number(mean) : `${number(mean)} ± ${number(deviation)}`;
+}
+
+function seconds(value) {
+  return value >= 100 ? value.toFixed(0) : value.toFixed(1);
+}
+
+const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+/** A table as an alternative to a chart, made when it is opened. */
+function dataTable(caption, header, rows) {
+  const details = node("details", {}, node("summary", {}, "Show as a table"));
+  const build = () => {
+    const head = header.map((title, column) =>
+      node("th", { scope: "col", class: column ? "number" : null }, title));
+    const body = rows().map(([first, ...rest]) =>
+      node("tr", {}, node("th", { scope: "row" }, first),
+        ...rest.map((cell) => node("td", { class: "number" }, cell))));
+    const table = node("table", {}, node("caption", {}, caption),
+      node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body));
+    details.append(
+      node("div", { class: "box", tabindex: 0, role: "region", "aria-label": caption }, table));
+  };
+  details.addEventListener("toggle", build, { once: true });
+  return details;
+}

@@ -1,0 +1,146 @@
+// Charts of a number by task, a line for each experiment.
+
+/** A frame for a chart: an SVG with a title, and scales from values to pixels. */
+function frame(title, { width, height, margin, xDomain, yDomain, xLog = false }) {
+  const inner = { left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
+  const along = (value, [low, high]) => (high > low ? (value - low) / (high - low) : 0.5);
+  const warp = xLog ? Math.log10 : (value) => value;
+  const warped = xDomain.map(warp);
+  const x = (value) => inner.left + along(warp(value), warped) * (inner.right - inner.left);
+  const y = (value) => inner.bottom - along(clamp(value, ...yDomain), yDomain) * (inner.bottom - inner.top);
+  const svg = shape("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0, "aria-label": `${title} Arrow keys move from point to point.` },
+    shape("title", {}, title));
+  return { svg, inner, x, y };
+}
+
+function yAxis({ svg, inner, y }, ticks, unit) {
+  for (const tick of ticks) {
+    svg.append(
+      shape("line", { class: tick ? "grid" : "axis", x1: inner.left, x2: inner.right, y1: y(tick), y2: y(tick) }),
+      shape("text", { x: inner.left - 8, y: y(tick), "text-anchor": "end", "dominant-baseline": "central" }, String(tick)));
+  }
+  svg.append(shape("text", { x: inner.left - 8, y: inner.top - 12, "text-anchor": "end" }, unit));
+}
+
+function xAxis({ svg, inner, x }, ticks, title) {
+  for (const tick of ticks) {
+    svg.append(shape("text", { x: x(tick), y: inner.bottom + 18, "text-anchor": "middle" }, String(tick)));
+  }
+  svg.append(shape("text", { x: (inner.left + inner.right) / 2, y: inner.bottom + 36, "text-anchor": "middle" }, title));
+}
+
+/** Round steps from 0 to at least the largest value. */
+function roundTicks(largest, about = 5) {
+  const rough = Math.max(largest, 1e-9) / about;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
+  return range(Math.ceil(largest / step - 1e-9) + 1).map((index) => Number((index * step).toPrecision(6)));
+}
+
+/** Labels moved apart so that none covers another: [{ y, … }] with y of each changed. */
+function spread(labels, gap, top, bottom) {
+  labels.sort((a, b) => a.y - b.y);
+  labels.forEach((label, index) => {
+    label.y = Math.max(label.y, index ? labels[index - 1].y + gap : top);
+  });
+  labels.reverse().forEach((label, index) => {
+    label.y = Math.min(label.y, index ? labels[index - 1].y - gap : bottom);
+  });
+  return labels;
+}
+
+/**
+ * A line for each series { slot, label, values: [means, deviations, intervals] }, with a band of
+ * what `band` names: 1 the standard deviation, 2 the 95 % interval, 0 none. The vertical axis ends
+ * at `top`, or where the bands do.
+ */
+function lineChart(place, { title, caption, series, band, top, unit, xTitle, hasEndNumbers }) {
+  const figure = node("figure", {}, node("figcaption", {}, caption));
+  place.append(figure);
+  const width = Math.max(280, figure.clientWidth);
+  const isNarrow = width < 560;
+  const tasks = Math.max(...series.map((one) => one.values[0].length));
+  const longest = Math.max(...series.map((one) => one.label.length));
+  const numberWidth = hasEndNumbers ? 36 : 0;
+  const right = isNarrow ? 14 + numberWidth : clamp(longest * 6.6 + 26 + numberWidth, 80, width * 0.4);
+  const ticks = roundTicks(top ?? highest(series, band));
+  const chart = frame(title, {
+    width,
+    height: isNarrow ? 270 : 330,
+    margin: { left: 36, right, top: 26, bottom: 44 },
+    xDomain: [1, Math.max(2, tasks)],
+    yDomain: [0, ticks.at(-1)],
+  });
+  const { svg, inner, x, y } = chart;
+  yAxis(chart, ticks, unit);
+  const step = Math.ceil(tasks / (isNarrow ? 8 : 16));
+  xAxis(chart, range(tasks).map((task) => task + 1).filter((task) => (task - 1) % step === 0), xTitle);
+
+  for (const { slot, values: [means, ...spreads] } of series) {
+    const group = shape("g", { class: slotClass(slot) });
+    const wide = band && spreads[band - 1];
+    if (wide) {
+      const edge = (sign) => means.map((mean, task) => [x(task + 1), y(mean + sign * (wide[task] ?? 0))]);
+      group.append(shape("polygon", { class: "band", points: [...edge(1), ...edge(-1).reverse()].join(" ") }));
+    }
+    group.append(shape("polyline", { class: "line", points: means.map((mean, task) => [x(task + 1), y(mean)]).join(" ") }));
+    if (tasks <= 25) {
+      group.append(...means.map((mean, task) => shape("circle", { class: "dot", cx: x(task + 1), cy: y(mean), r: 3.5 })));
+    }
+    svg.append(group);
+  }
+
+  const labels = series.map(({ slot, label, values: [means] }) => ({
+    slot, from: [x(means.length), y(means.at(-1))], y: y(means.at(-1)),
+    text: [hasEndNumbers ? number(means.at(-1)) : "", isNarrow ? "" : shorten(label, (right - 26 - numberWidth) / 6.4)].join("  ").trim(),
+  })).filter(({ text }) => text);
+  for (const { slot, from, y: at, text } of spread(labels, 14, inner.top, inner.bottom)) {
+    const start = inner.right + 16;
+    svg.append(
+      shape("polyline", { class: `leader ${slotClass(slot)}`, points: `${from[0] + 6},${from[1]} ${start - 3},${at}` }),
+      shape("text", { class: "label", x: start, y: at, "dominant-baseline": "central" }, text));
+  }
+
+  const guide = shape("line", { class: "guide", y1: inner.top, y2: inner.bottom, visibility: "hidden" });
+  svg.append(guide);
+  figure.append(svg);
+  if (isNarrow) figure.append(legend(series));
+  explorable(svg, {
+    count: tasks,
+    first: tasks - 1,
+    nearest: (px) => clamp(Math.round(((px - inner.left) / (inner.right - inner.left)) * Math.max(1, tasks - 1)), 0, tasks - 1),
+    show: (task) => {
+      guide.setAttribute("x1", x(task + 1));
+      guide.setAttribute("x2", x(task + 1));
+      guide.setAttribute("visibility", "visible");
+      const here = series.filter((one) => task < one.values[0].length);
+      here.sort((a, b) => b.values[0][task] - a.values[0][task]);
+      return { lines: [[null, `task ${task + 1}`], ...here.map((one) => [one.slot, pointText(one, task)])], x: x(task + 1), y: inner.top + 40 };
+    },
+    clear: () => guide.setAttribute("visibility", "hidden"),
+  });
+  figure.append(dataTable(title, ["experiment", ...range(tasks).map((task) => `task ${task + 1}`)], () =>
+    series.map((one) => [one.label, ...range(tasks).map((task) =>
+      withSpread(one.values.map((kind) => kind[task])))])));
+}
+
+/** The largest value with its band, but no more than 100 and no less than 10 percent. */
+function highest(series, band) {
+  const ends = series.flatMap(({ values }) => values[0].map((mean, task) => mean + ((band && values[band]?.[task]) || 0)));
+  return clamp(Math.max(...ends), 10, 100);
+}
+
+function pointText({ label, values }, task) {
+  const point = range(3).map((kind) => values[kind]?.[task]);
+  const certain = point[2] == null ? "" : ` (95 %: ${interval(point)})`;
+  return `${withSpread(point)}${certain}  ${label}`;
+}
+
+function shorten(text, letters) {
+  return text.length <= letters ? text : `${text.slice(0, Math.max(1, Math.floor(letters) - 1))}…`;
+}
+
+function legend(series) {
+  return node("ul", { class: "legend" },
+    ...series.map(({ slot, label }) => node("li", {}, swatch(slot), label)));
+}

@@ -1,0 +1,127 @@
+"""Tables in the formats people need them in."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+Value = str | int | float | bool | None
+Record = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    key: str
+    """What the records call it, and CSV and JSON."""
+    title: str
+    spec: str = ""
+    """How its numbers are written where people read them."""
+    heading: str = ""
+    """How its value is written above a block of records in text, in place of the column."""
+    for_programs: bool = False
+    """Whether it is left out where people read."""
+
+
+def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -> str:
+    """A table as text.
+
+    For people (text, markdown, latex) numbers are rounded as the columns say and a missing value is
+    blank; for programs (csv, json) they are whole.
+    """
+    people = kind not in ("csv", "json")
+    chosen = [column for column in columns if not (people and column.for_programs)]
+    return _RENDERERS[kind](records, chosen)
+
+
+def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    """Aligned columns, in blocks below headings."""
+    rest = [column for column in columns if not column.heading]
+    titles = [column.title for column in rest]
+    words = [any(isinstance(r.get(c.key), str) for r in records) for c in rest]
+    blocks: dict[str, list[list[str]]] = {}
+    for record in records:
+        heading = ", ".join(c.heading.format(_shown(record, c)) for c in columns if c.heading)
+        rows = blocks.setdefault(heading, [titles, ["-" for _ in rest]])
+        rows.append([_shown(record, column) for column in rest])
+    everything = [titles, *(row for rows in blocks.values() for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*everything, strict=True)]
+    return "\n\n".join(
+        "\n".join([*filter(None, [heading]), *(_aligned(row, widths, words) for row in rows)])
+        for heading, rows in blocks.items()
+    )
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool]) -> str:
+    """Words to the left, numbers to the right; a dash becomes a rule."""
+    return "  ".join(
+        "-" * width if cell == "-" else cell.ljust(width) if is_word else cell.rjust(width)
+        for cell, width, is_word in zip(cells, widths, words, strict=True)
+    ).rstrip()
+
+
+def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    rows = [[c.title for c in columns], ["---" for _ in columns]]
+    rows += [[_shown(r, c).replace("|", "\\|") for c in columns] for r in records]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    """With rules of the package booktabs, one between blocks of equal first columns."""
+    alignment = "l" + "r" * (len(columns) - 1)
+    lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
+    lines += [_latex_row([column.title for column in columns])]
+    for _, block in groupby(records, key=lambda record: record[columns[0].key]):
+        lines += [r"\midrule", *(_latex_row([_shown(r, c) for c in columns]) for r in block)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join("".join(_ESCAPES.get(letter, letter) for letter in c) for c in cells) + r" \\"
+
+
+_ESCAPES = {
+    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "α": r"$\alpha$",
+    "−": r"$-$",
+}
+
+
+def _csv(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    for record in records:
+        writer.writerow([record.get(column.key) for column in columns])
+    return text.getvalue().rstrip("\n")
+
+
+def _json(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    return json.dumps([{c.key: r.get(c.key) for c in columns} for r in records], indent=1)
+
+
+def _shown(record: Record, column: Column) -> str:
+    value = record.get(column.key)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format(value, column.spec if isinstance(value, int | float) else "")
+
+
+_RENDERERS: dict[Format, Callable[[Sequence[Record], Sequence[Column]], str]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "latex": _latex,
+    "csv": _csv,
+    "json": _json,
+}

@@ -1,0 +1,103 @@
+"""Matrices of an experiment: means over its runs, folded where they would be too large to show."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onpro.experiments import Finished
+
+LARGEST_SIDE = 100
+"""More rows than this cannot be told apart on a screen."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Percent in cells; a row or column stands for a group of neighbours where it is folded."""
+
+    labels: list[str]
+    rows: list[list[float]]
+    group: int
+    """How many neighbours a row stands for; 1 where nothing is folded."""
+
+
+def affordable_side(sides: Iterable[int], cells: int) -> int:
+    """The side to which matrices must be folded for all together to have at most so many cells.
+
+    >>> affordable_side([10, 10, 500], 1_000_000)
+    100
+    >>> affordable_side([100] * 2000, 1_000_000)
+    22
+    """
+    shown = [min(side, LARGEST_SIDE) for side in sides]
+    if sum(side * side for side in shown) <= cells:
+        return LARGEST_SIDE
+    return max(1, min(LARGEST_SIDE, math.isqrt(cells // len(shown))))
+
+
+def accuracy_matrix(runs: Sequence[Finished], side: int) -> Matrix:
+    """Mean accuracy on each task (column) after each task (row), up to the diagonal."""
+    tasks = max(len(run.result["accuracy"]) for run in runs)
+    stack = np.full((len(runs), tasks, tasks), np.nan)
+    for cells, run in zip(stack, runs, strict=True):
+        for task, row in enumerate(run.result["accuracy"]):
+            cells[task, : task + 1] = row[: task + 1]
+    known = ~np.isnan(stack)
+    starts, group = _groups(tasks, side)
+    total = _fold(np.where(known, stack, 0).sum(axis=0), starts)
+    count = _fold(known.sum(axis=0), starts)
+    mean = total / np.maximum(count, 1)
+    rows = [_rounded(row[: task + 1]) for task, row in enumerate(mean)]
+    numbers = [str(task + 1) for task in range(tasks)]
+    return Matrix(_group_labels(numbers, starts, "–"), rows, group)
+
+
+def confusion_matrix(runs: Sequence[Finished], side: int) -> Matrix:
+    """Share of the images of each class (row) that were taken for each class (column).
+
+    Counts of all runs are added, classes matched by name: their order may differ with the seed.
+    """
+    orders = [_class_names(run) for run in runs]
+    first = orders[0]
+    names = first if all(order == first for order in orders) else sorted(first)
+    total = np.zeros((len(names), len(names)))
+    for run, order in zip(runs, orders, strict=True):
+        if sorted(order) != sorted(names):
+            continue  # other classes: there is nothing to add them to
+        place = {name: position for position, name in enumerate(order)}
+        # Classes of one name cannot be matched: they stay in their own order.
+        picked = [place[name] for name in names] if len(place) == len(names) else range(len(names))
+        total += np.array(run.result["confusion"], dtype=float)[np.ix_(picked, picked)]
+    starts, group = _groups(len(names), side)
+    counts = _fold(total, starts)
+    share = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return Matrix(_group_labels(names, starts, " … "), [_rounded(row) for row in share], group)
+
+
+def _class_names(run: Finished) -> list[str]:
+    return run.result.get("classes") or [str(k) for k in range(len(run.result["confusion"]))]
+
+
+def _groups(count: int, side: int) -> tuple[list[int], int]:
+    """Where each group of neighbours starts, and how many a group has."""
+    group = -(-count // side)
+    return list(range(0, count, group)), group
+
+
+def _group_labels(names: Sequence[str], starts: Sequence[int], dash: str) -> list[str]:
+    ends = [*starts[1:], len(names)]
+    return [
+        names[a] if b == a + 1 else f"{names[a]}{dash}{names[b - 1]}"
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def _fold(cells: NDArray[np.float64], starts: Sequence[int]) -> NDArray[np.float64]:
+    return np.add.reduceat(np.add.reduceat(cells, starts, axis=0), starts, axis=1)
+
+
+def _rounded(row: NDArray[np.float64]) -> list[float]:
+    """One decimal, and none where it is 0: a matrix is mostly zeros, and they take room."""
+    return [int(value) if value == int(value) else value for value in row.round(1).tolist()]

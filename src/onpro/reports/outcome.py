@@ -1,0 +1,95 @@
+"""What the runs of one experiment, alike but for their seed, say together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments.grouping import by_experiment
+from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row of a table of results."""
+
+    title: str
+    """Tells it from all others of the report."""
+    runs: tuple[Finished, ...]
+    accuracy: Summary
+    """Average accuracy at the end."""
+    forgetting: Summary
+    """As the paper's tables have it."""
+    incremental: Summary
+    """Mean over the tasks of the average accuracy after each."""
+    seconds: Summary
+    """Of training."""
+    paper_accuracy: tuple[float, float] | None
+    """Mean and what it gives as ±; None where the paper has no such cell, or for a variation."""
+    paper_forgetting: tuple[float, float] | None
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the first run says; for what all runs have in common."""
+        return self.runs[0].result
+
+    @property
+    def name(self) -> str:
+        """The method, and its variation where it is one."""
+        recipe = self.result.get("recipe")
+        return f"{self.result['method']} ({recipe})" if recipe else str(self.result["method"])
+
+    @property
+    def settings(self) -> str:
+        """Eight digits that tell its settings from others."""
+        return self.runs[0].folder.name.rpartition("-")[2]
+
+    @property
+    def seeds(self) -> str:
+        """The seeds, in the order of the runs."""
+        return ", ".join(str(run.result["seed"]) for run in self.runs)
+
+
+def outcomes(runs: Sequence[Finished]) -> list[Outcome]:
+    """What each experiment among the runs says, by data set and memory, the most accurate first."""
+    found = [_outcome(title, members) for title, members in by_experiment(runs).items()]
+    return sorted(
+        found, key=lambda o: (o.result["data"], o.result["memory"], -o.accuracy.mean, o.title)
+    )
+
+
+def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
+    results = [run.result for run in members]
+    curves = [curve(result["accuracy"]) for result in results]
+    first = results[0]
+    cell = (first["method"], first["data"], first["memory"])
+    is_variant = bool(first.get("recipe"))
+    return Outcome(
+        title=title,
+        runs=tuple(members),
+        accuracy=summarise([values[-1] for values in curves]),
+        forgetting=summarise([result["average_forgetting"] for result in results]),
+        incremental=summarise([sum(values) / len(values) for values in curves]),
+        seconds=summarise([result["train_seconds"] for result in results]),
+        paper_accuracy=None if is_variant else reported(AVERAGE_ACCURACY, *cell),
+        paper_forgetting=None if is_variant else reported(AVERAGE_FORGETTING, *cell),
+    )
+
+
+def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
+    """Average accuracy on the tasks seen so far, after each task.
+
+    >>> curve([[90.0, None], [50.0, 80.0]])
+    [90.0, 65.0]
+    """
+    return [sum(row[: task + 1]) / (task + 1) for task, row in enumerate(accuracy)]
+
+
+def forgetting(accuracy: Sequence[Sequence[float]]) -> list[float]:
+    """For each task its best accuracy minus its last; the mean is the paper's F_c.
+
+    >>> forgetting([[90.0, None], [50.0, 80.0]])
+    [40.0, 0.0]
+    """
+    tasks = range(len(accuracy))
+    return [max(row[task] for row in accuracy[task:]) - accuracy[-1][task] for task in tasks]

@@ -1,0 +1,148 @@
+"""Checkpoints: the last two states of a run on disk, so that no stream is lost."""
+
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from onpro.errors import UserError
+from onpro.training.statefile import load_state, save_state
+
+CHECKPOINT_EVERY = 30.0
+"""Seconds between two checkpoints, unless somebody wishes otherwise."""
+
+KIND = "checkpoint"
+LOG = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """A folder with the newest states of a run: files that name their step.
+
+    A new file is safe on the disk before an older one goes, and the one before it stays, so that
+    there is always a good one to go back to, whatever happens to the newest.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._good: Path | None = None
+
+    def files(self) -> list[Path]:
+        """The checkpoints, newest first."""
+        named = [path for path in self.folder.glob("step-*.onpro") if _NAME.fullmatch(path.name)]
+        return sorted(named, key=step_of, reverse=True)
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest state that can be read; None where none was ever saved.
+
+        Says what is lost where that is not the newest file.
+        """
+        complaints: list[str] = []
+        files = self.files()
+        for path in files:
+            try:
+                state = load_state(path, kind=KIND)
+            except UserError as error:
+                complaints.append(str(error).rstrip("."))
+                continue
+            if complaints:
+                LOG.warning(
+                    "%s; going back to %s: steps %d to %d are trained again.",
+                    "; ".join(complaints),
+                    path.name,
+                    step_of(path) + 1,
+                    step_of(files[0]),
+                )
+            self._good = path
+            return state
+        if complaints:
+            raise UserError(
+                f"no checkpoint can be read: {'; '.join(complaints)}; what the run has learned is "
+                "lost, start it over with --fresh."
+            )
+        return None
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Save a state, then remove all files but it and the one before it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"step-{step}.onpro"
+        save_state(path, state, kind=KIND)
+        for other in self.folder.iterdir():
+            if other not in (path, self._good):
+                other.unlink()
+        self._good = path
+
+    def remove(self) -> None:
+        """Remove them all."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_NAME = re.compile(r"step-(\d+)\.onpro")
+
+
+def step_of(path: Path) -> int:
+    """The step after which a checkpoint was saved.
+
+    >>> step_of(Path("checkpoint/step-120.onpro"))
+    120
+    """
+    return int(_NAME.fullmatch(path.name)[1])  # type: ignore[index] # only asked of checkpoints
+
+
+class Stopped(Exception):  # noqa: N818 # it is no error
+    """A run was asked to stop, and its state is saved."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"stopped by signal {signal}")
+        self.signal = signal
+
+
+class Saver:
+    """Saves a run's state every so many seconds, after each task, and before it stops.
+
+    Args:
+        checkpoints: where to.
+        every: seconds between two checkpoints; 0: only after each task and before a stop.
+        stop: the number of the signal that asks the run to stop, None as long as nobody does.
+        beside: what to save beside the run's own state.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        every: float,
+        *,
+        stop: Callable[[], int | None] = lambda: None,
+        beside: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        require_interval(every)
+        self._checkpoints = checkpoints
+        self._every = every
+        self._stop = stop
+        self._beside = beside
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint; asks only the clock."""
+        if self._stop() is not None:
+            return True
+        return self._every > 0 and time.monotonic() - self._last >= self._every
+
+    def keep(self, state: dict[str, Any]) -> None:
+        """Save the state of a trainer; raises `Stopped` where a stop was asked for."""
+        self._checkpoints.save(state["stream"]["position"], {"trainer": state, **self._beside()})
+        self._last = time.monotonic()
+        signal = self._stop()
+        if signal is not None:
+            raise Stopped(signal)
+
+
+def require_interval(seconds: float) -> None:
+    """Refuse a time between checkpoints that is none."""
+    if not seconds >= 0:
+        raise UserError(
+            f"the time between checkpoints must be 0 seconds or more, not {seconds}; "
+            "0 saves one after each task only."
+        )

@@ -1,0 +1,179 @@
+"""What was learned outlives the process: saved, loaded, copied, pickled."""
+
+import copy
+import enum
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onpro import OnlineClassifier
+from onpro.training.statefile import load_state, save_state
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.mark.parametrize("method", ["er", "onpro"])
+@pytest.mark.parametrize("way", ["file", "clone", "pickle", "deepcopy"])
+def test_a_copy_goes_on_exactly_as_the_original(
+    make: Any, photos: Any, fingerprint: Any, tmp_path: Path, method: str, way: str
+) -> None:
+    images, labels = photos(40)
+    original = make(method, seed=4, precision="fp32", image_size=8)
+    original.partial_fit(images[:20], np.array(["x", "y", "z"])[labels[:20]])
+    if way == "file":
+        original.save(str(tmp_path / "c.onpro"))
+        twin = OnlineClassifier.load(str(tmp_path / "c.onpro"), device="cpu")
+    else:
+        ways: dict[str, Any] = {
+            "clone": OnlineClassifier.clone,
+            "pickle": lambda it: pickle.loads(pickle.dumps(it)),
+            "deepcopy": copy.deepcopy,
+        }
+        twin = ways[way](original)
+    assert fingerprint(twin) == fingerprint(original)
+    assert twin.n_seen_ == 20
+    late = np.array(["x", "y", "new"])[labels[20:]]
+    original.partial_fit(images[20:], late)
+    assert fingerprint(twin) != fingerprint(original)
+    twin.partial_fit(images[20:], late)
+    assert fingerprint(twin) == fingerprint(original)
+    np.testing.assert_array_equal(twin.predict_proba(images), original.predict_proba(images))
+
+
+def test_layouts_survive_a_file(make: Any, photos: Any, fingerprint: Any, tmp_path: Path) -> None:
+    """Convolutions lie channels-last, and so must the optimizer's averages after loading."""
+    images, labels = photos(12)
+    original = make("er", encoder="resnet18-nf20", momentum=0.9, learning_rate=0.01)
+    original.partial_fit(images, labels).save(tmp_path / "c.onpro")
+    twin = OnlineClassifier.load(tmp_path / "c.onpro", device="cpu")
+    for each in (original, twin):
+        each.partial_fit(images, labels)
+    assert fingerprint(twin) == fingerprint(original)
+
+
+def test_labels_of_all_plain_kinds_can_be_saved(make: Any, photos: Any, tmp_path: Path) -> None:
+    labels = ["wren", "\ud800\0", "", 0, -(2**70), 2.5, 1e300, None, True, ("a", (1, None)), ()]
+    classifier = make().partial_fit(photos(11)[0], labels)
+    classifier.save(tmp_path / "c.onpro")
+    loaded = OnlineClassifier.load(tmp_path / "c.onpro", device="cpu")
+    assert loaded.classes_.tolist() == labels
+    assert [type(label) for label in loaded.classes_] == [type(label) for label in labels]
+
+
+class Bird(enum.IntEnum):
+    WREN = 1
+
+
+@pytest.mark.parametrize(
+    "label", [b"wren", frozenset(), Bird.WREN, math.inf, ("a", b"b"), object()]
+)
+def test_other_labels_can_be_learned_but_not_saved(
+    make: Any, photos: Any, tmp_path: Path, label: Any
+) -> None:
+    classifier = make().partial_fit(photos(1)[0], [label])
+    with pytest.raises(ValueError, match="cannot be saved: use strings"):
+        classifier.save(tmp_path / "c.onpro")
+    assert not list(tmp_path.iterdir())
+    assert classifier.clone().classes_[0] == label
+
+
+def test_an_empty_classifier_can_be_saved(make: Any, photos: Any, tmp_path: Path) -> None:
+    make(seed=3).save(tmp_path / "c.onpro")
+    loaded = OnlineClassifier.load(tmp_path / "c.onpro", device="cpu")
+    images, labels = photos(10)
+    np.testing.assert_array_equal(
+        loaded.partial_fit(images, labels).predict_proba(images),
+        make(seed=3).partial_fit(images, labels).predict_proba(images),
+    )
+
+
+def test_every_altered_byte_is_noticed(make: Any, photos: Any, tmp_path: Path) -> None:
+    file = tmp_path / "c.onpro"
+    make().partial_fit(*photos(4)).save(file)
+    content = file.read_bytes()
+    for position in np.random.default_rng(0).integers(0, len(content), 40):
+        altered = bytearray(content)
+        altered[position] ^= 4
+        file.write_bytes(altered)
+        with pytest.raises(ValueError, match="damaged|not a file|newer"):
+            OnlineClassifier.load(file)
+    file.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="damaged"):
+        OnlineClassifier.load(file)
+
+
+def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OnlineClassifier.load(tmp_path / "none.onpro")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="not a file that onpro saved"):
+        OnlineClassifier.load(tmp_path / "text")
+    save_state(tmp_path / "other", {}, kind="checkpoint")
+    with pytest.raises(ValueError, match="holds a checkpoint"):
+        OnlineClassifier.load(tmp_path / "other")
+    make().partial_fit(*photos(4)).save(tmp_path / "c")
+    state = load_state(tmp_path / "c", kind="classifier")
+    save_state(tmp_path / "newer", state | {"version": 2}, kind="classifier")
+    with pytest.raises(ValueError, match="newer version"):
+        OnlineClassifier.load(tmp_path / "newer")
+    del state["learner"]["method"]["memory"]
+    save_state(tmp_path / "odd", state, kind="classifier")
+    with pytest.raises(ValueError, match="fits together"):
+        OnlineClassifier.load(tmp_path / "odd", device="cpu")
+
+
+def test_a_state_of_another_device_goes_on(make: Any, photos: Any, tmp_path: Path) -> None:
+    """Generators of a GPU have states that those of a CPU cannot take over."""
+    images, labels = photos(20)
+    classifier = make().partial_fit(images, labels)
+    classifier.save(tmp_path / "c")
+    state = load_state(tmp_path / "c", kind="classifier")
+    state["learner"]["device"] = "cuda"
+    random = state["learner"]["method"]["random"]
+    state["learner"]["method"]["random"] = {name: s[:16] for name, s in random.items()}
+    save_state(tmp_path / "moved", state, kind="classifier")
+    moved = OnlineClassifier.load(tmp_path / "moved", device="cpu")
+    np.testing.assert_array_equal(moved.predict_proba(images), classifier.predict_proba(images))
+    moved.partial_fit(images, labels).save(tmp_path / "back")
+    again = OnlineClassifier.load(tmp_path / "back", device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(images), moved.predict_proba(images))
+
+
+def test_a_state_goes_on_in_another_precision(make: Any, photos: Any, tmp_path: Path) -> None:
+    images, labels = photos(20)
+    make(precision="fp32").partial_fit(images, labels).save(tmp_path / "c")
+    half = OnlineClassifier.load(tmp_path / "c", device="cpu", precision="bf16")
+    assert half.partial_fit(images, labels).n_seen_ == 40
+    assert half.precision == "bf16"
+
+
+def test_what_was_learned_with_is_saved_not_what_was_set_since(
+    make: Any, photos: Any, tmp_path: Path, fingerprint: Any
+) -> None:
+    images, labels = photos(20)
+    classifier = make(memory=10).partial_fit(images, labels)
+    classifier.set_params(memory=20, learning_rate=0.5, batch_size=7, method="er")
+    classifier.save(tmp_path / "c")
+    loaded = OnlineClassifier.load(tmp_path / "c", device="cpu")
+    assert (loaded.memory, loaded.batch_size) == (10, 7)
+    for each in (classifier, loaded):
+        each.partial_fit(images, labels)
+    np.testing.assert_array_equal(loaded.predict_proba(images), classifier.predict_proba(images))
+    assert classifier.fit(images, labels).settings_.learning_rate == 0.5  # type: ignore[attr-defined]
+
+
+def test_files_of_version_1_are_read() -> None:
+    loaded = OnlineClassifier.load(FIXTURES / "version_1.onpro", device="cpu")
+    expected = np.load(FIXTURES / "version_1.npz", allow_pickle=False)
+    assert loaded.classes_.tolist() == ["wren", 2, None, ("crow", 1)]
+    assert loaded.n_seen_ == 24
+    assert len(loaded.memory_.images) == 5
+    np.testing.assert_allclose(
+        loaded.predict_proba(expected["images"]), expected["probabilities"], rtol=1e-4, atol=1e-6
+    )
+    loaded.partial_fit(expected["images"][:4], ["wren", 2, None, "new"])
+    assert loaded.n_seen_ == 28

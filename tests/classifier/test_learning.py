@@ -1,0 +1,293 @@
+"""What a classifier learns, and what it says."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from onpro import OnlineClassifier
+from onpro.augment import Normalise
+from onpro.methods import Context, methods
+from onpro.methods.onpro import OnPro, OnProSettings
+from onpro.streams import Batch
+
+
+def test_importing_the_package_imports_no_torch() -> None:
+    code = "import onpro, sys; print('torch' in sys.modules, 'OnlineClassifier' in dir(onpro))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.split() == ["False", "True"]
+
+
+def test_the_package_has_no_other_names() -> None:
+    import onpro
+
+    with pytest.raises(AttributeError, match="Offline"):
+        onpro.OfflineClassifier  # noqa: B018
+
+
+def test_it_learns_what_it_is_shown(make: Any, photos: Any) -> None:
+    images, labels = photos(120)
+    classifier = make(memory=30)
+    assert classifier.partial_fit(images, labels) is classifier
+    assert classifier.score(*photos(30, seed=1)) > 0.9
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["wren", "robin", "wren"],
+        [7, 3, 7],
+        [2.5, -1.0, 2.5],
+        [True, False, True],
+        [("wren", 1), ("robin", 2), ("wren", 1)],
+        [None, "robin", None],
+        [1, "1", 1],
+        [b"wren", b"robin", b"wren"],
+        ["", "\0", ""],
+        [2**80, -(2**80), 2**80],
+    ],
+)
+def test_labels_come_back_as_they_were_given(make: Any, photos: Any, labels: list[Any]) -> None:
+    images, _ = photos(3)
+    classifier = make().partial_fit(images, labels)
+    expected = list(dict.fromkeys(labels))
+    assert classifier.classes_.tolist() == expected
+    assert [type(label) for label in classifier.classes_.tolist()] == list(map(type, expected))
+    assert set(classifier.predict(images).tolist()) <= set(expected)
+    assert classifier.memory_.labels.tolist() == labels
+
+
+def test_equal_labels_are_one_class(make: Any, photos: Any) -> None:
+    classifier = make().partial_fit(photos(4)[0], [1, 1.0, True, np.int8(1)])
+    assert classifier.classes_.tolist() == [1]
+
+
+def test_labels_of_numpy_and_torch_are_plain_numbers(make: Any, photos: Any) -> None:
+    images, _ = photos(2)
+    for labels in (
+        np.array([4, 9], np.int16),
+        torch.tensor([4, 9]),
+        [np.uint8(4), torch.tensor(9)],
+    ):
+        classifier = make().partial_fit(images, labels)
+        assert classifier.classes_.dtype == np.int64
+        assert classifier.classes_.tolist() == [4, 9]
+
+
+def test_probabilities_follow_the_classes(make: Any, photos: Any) -> None:
+    images, labels = photos(60)
+    classifier = make().partial_fit(images, np.array(["c", "a", "b"])[labels])
+    assert classifier.classes_.tolist() == ["c", "a", "b"]
+    probabilities = classifier.predict_proba(images)
+    assert probabilities.shape == (60, 3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (classifier.classes_[probabilities.argmax(1)] == classifier.predict(images)).all()
+
+
+def test_classes_may_arrive_at_any_time(make: Any, photos: Any) -> None:
+    images, labels = photos(30)
+    classifier = make()
+    for k in range(3):
+        classifier.partial_fit(images[labels == k], labels[labels == k])
+        assert classifier.classes_.tolist() == list(range(k + 1))
+        assert classifier.predict_proba(images).shape == (30, k + 1)
+    assert classifier.n_seen_ == 30
+
+
+def test_a_call_is_learned_in_batches_in_order(make: Any, photos: Any, fingerprint: Any) -> None:
+    images, labels = photos(25)
+    at_once = make(batch_size=10).partial_fit(images, labels)
+    in_parts = make(batch_size=10)
+    for part in (slice(0, 10), slice(10, 20), slice(20, 25)):
+        in_parts.partial_fit(images[part], labels[part])
+    assert fingerprint(at_once) == fingerprint(in_parts)
+
+
+def test_it_is_the_method_without_any_announcement(photos: Any) -> None:
+    """Batches go to the method as they are; nobody tells it of boundaries or of classes."""
+    images, labels = photos(40)
+    classifier = OnlineClassifier("onpro", memory=10, seed=3, device="cpu", rotations=4)
+    settings = OnProSettings(encoder="slim", projection=64, rotations=4)
+    assert classifier.partial_fit(images, labels).settings_ == settings
+    context = Context((3, 8, 8), Normalise((0.5,) * 3, (0.25,) * 3), memory=10, seed=3)
+    learner = OnPro(settings, context)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+    for start in range(0, 40, 10):
+        part = torch.from_numpy(labels[start : start + 10])
+        learner.observe(Batch(pixels[start : start + 10], part, None, (0, 1, 2)))
+    expected = learner.scores(pixels).double().softmax(1).numpy()
+    np.testing.assert_array_equal(classifier.predict_proba(images), expected)
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_method_works_behind_it(name: str, photos: Any, fingerprint: Any) -> None:
+    images, labels = photos(24)
+    labels = np.sort(labels)
+    classifier = OnlineClassifier(name, memory=6, device="cpu").partial_fit(images, labels)
+    probabilities = classifier.predict_proba(images)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    remembered = classifier.memory_
+    assert len(remembered.images) == len(remembered.labels) <= 6
+    twin = classifier.clone()
+    for learner in (classifier, twin):
+        learner.partial_fit(images[:12], labels[:12])
+    assert fingerprint(classifier) == fingerprint(twin)
+    classifier.forget(1)
+    assert 1 not in classifier.predict(images)
+    assert 1 not in classifier.memory_.labels
+    classifier.forget(0).forget(2)
+    classifier.partial_fit(images, labels)
+    classifier.partial_fit(images[::-1], labels[::-1])
+    assert classifier.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(classifier.predict_proba(images).sum(axis=1), 1)
+
+
+def test_nothing_is_known_before_something_is_learned(make: Any, photos: Any) -> None:
+    images, labels = photos(2)
+    classifier = make()
+    calls: list[Callable[[], object]] = [
+        lambda: classifier.predict(images),
+        lambda: classifier.predict_proba(images[:0]),
+        lambda: classifier.score(images, labels),
+        lambda: classifier.forget(1),
+        lambda: classifier.classes_,
+        lambda: classifier.n_seen_,
+        lambda: classifier.memory_,
+    ]
+    for call in calls:
+        with pytest.raises(NotFittedError):
+            call()
+
+
+def test_nothing_shown_is_nothing_learned(make: Any, photos: Any, fingerprint: Any) -> None:
+    images, labels = photos(4)
+    classifier = make()
+    classifier.partial_fit(images[:0], labels[:0]).partial_fit([], [])
+    with pytest.raises(NotFittedError):
+        classifier.predict([])
+    classifier.partial_fit(images, labels)
+    before = fingerprint(classifier)
+    classifier.partial_fit(images[:0], []).partial_fit([], np.array([]))
+    assert fingerprint(classifier) == before
+    assert classifier.predict([]).shape == (0,)
+    assert classifier.predict(images[:0]).dtype == classifier.classes_.dtype
+    assert classifier.predict_proba(images[:0]).shape == (0, 3)
+    for call in (classifier.fit, classifier.score):
+        with pytest.raises(ValueError, match="at least 1"):
+            call(images[:0], [])
+
+
+def test_one_image_is_enough(make: Any, photos: Any) -> None:
+    images, labels = photos(6)
+    classifier = make()
+    for image, label in zip(images, labels, strict=True):
+        classifier.partial_fit([image], [label])
+    assert classifier.predict(images[:1]).shape == (1,)
+
+
+def test_predicting_leaves_no_trace(make: Any, photos: Any, fingerprint: Any) -> None:
+    images, labels = photos(20)
+    classifier = make().partial_fit(images, labels)
+    before = fingerprint(classifier)
+    first = classifier.predict_proba(images)
+    np.testing.assert_array_equal(first, classifier.predict_proba(images))
+    assert fingerprint(classifier) == before
+
+
+def test_fit_starts_afresh(make: Any, photos: Any, fingerprint: Any) -> None:
+    images, labels = photos(20)
+    classifier = make().partial_fit(images, labels + 5)
+    classifier.partial_fit(images, labels)
+    classifier.fit(images, labels)
+    assert fingerprint(classifier) == fingerprint(make().partial_fit(images, labels))
+
+
+def test_images_are_resized_where_a_size_is_given(make: Any, photos: Any) -> None:
+    classifier = make(image_size=16, memory=20)
+    for side in (8, 16, 31):
+        classifier.partial_fit(*photos(6, side=side))
+    wide = np.zeros((2, 5, 40, 3), np.uint8)
+    assert classifier.predict(wide).shape == (2,)
+    assert classifier.memory_.images.shape == (18, 16, 16, 3)
+
+
+def test_resizing_averages(make: Any) -> None:
+    checkerboard = (np.indices((64, 64)).sum(axis=0) % 2 * 255).astype(np.uint8)
+    images = make(image_size=8).partial_fit([checkerboard], ["c"]).memory_.images
+    assert np.abs(images.astype(int) - 127).max() <= 2
+
+
+def test_a_diverged_network_is_not_asked(make: Any, photos: Any) -> None:
+    images, labels = photos(30)
+    classifier = make(learning_rate=1e30).partial_fit(images, labels)
+    with pytest.raises(FloatingPointError, match="smaller learning rate"):
+        classifier.predict(images)
+
+
+def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
+    """With momentum, what was learned of old classes goes on moving when a class arrives."""
+    images, labels = photos(60, classes=6)
+    order = np.argsort(labels, kind="stable")
+    classifier = make(momentum=0.9, learning_rate=0.02, memory=60)
+    classifier.partial_fit(images[order], labels[order])
+    for _ in range(3):
+        classifier.partial_fit(images, labels)
+    assert classifier.score(images, labels) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"method": "onproo"}, "did you mean 'onpro'"),
+        ({"method": None}, "no method 'None'"),
+        ({"lerning_rate": 1}, "did you mean 'learning_rate'"),
+        ({"memry": 1}, "did you mean 'memory'"),
+        ({"learning_rate": "fast"}, "learning_rate must be like"),
+        ({"learning_rate": -1.0}, "above 0"),
+        ({"replay_batch": 2.5}, "replay_batch must be like"),
+        ({"replay_batch": True}, "replay_batch must be like"),
+        ({"encoder": "resnet19"}, "did you mean 'resnet18"),
+        ({"encoder": 3}, "encoder must be like"),
+        ({"augmentation": "blur"}, "no augmentation"),
+        ({"memory": 0}, "memory must be at least 1"),
+        ({"memory": 1.5}, "memory must be a whole number"),
+        ({"memory": True}, "memory must be a whole number"),
+        ({"seed": "a"}, "seed must be a whole number"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"image_size": 0}, "image_size must be at least 1"),
+        ({"image_size": 5000}, "at most 1024"),
+        ({"image_size": 2}, "too small"),
+        ({"mean": "grey"}, "mean must be a number"),
+        ({"mean": (0.5, 0.5)}, "mean must be a number"),
+        ({"mean": float("nan")}, "mean must be finite"),
+        ({"std": 0.0}, "above 0"),
+        ({"device": "tpu"}, "no device"),
+        ({"precision": "fp8"}, "precision must be"),
+        ({"method": "onpro", "image_size": 9, "rotations": 16}, "even side"),
+        ({"method": "onpro", "projection": 400}, "wider than the encoder"),
+        ({"method": "onpro", "betas": (0.9,)}, "betas must be like"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(params: dict[str, Any], sentence: str) -> None:
+    given = {"method": "er", "device": "cpu", "encoder": "slim"} | params
+    with pytest.raises(ValueError, match=sentence):
+        OnlineClassifier(**given)
+
+
+def test_a_setting_that_does_not_fit_the_first_images_changes_nothing(photos: Any) -> None:
+    classifier = OnlineClassifier("onpro", device="cpu", rotations=16)
+    with pytest.raises(ValueError, match="even side"):
+        classifier.partial_fit(*photos(4, side=9))
+    assert classifier.partial_fit(*photos(4, side=8)).n_seen_ == 4
+
+
+def test_a_named_encoder_brings_the_methods_own_defaults(photos: Any) -> None:
+    given = OnlineClassifier("onpro", device="cpu", encoder="slim", rotations=1)
+    assert given.partial_fit(*photos(2)).settings_.projection == 128  # type: ignore[attr-defined]

@@ -1,0 +1,87 @@
+"""`--help` fits a terminal and says of every setting what its default is and whose."""
+
+import ast
+import inspect
+import re
+import textwrap
+from dataclasses import fields
+
+import pytest
+
+from onpro._version import __version__
+from onpro.cli import COMMANDS
+from onpro.methods import Settings, methods
+from tests.cli.conftest import Command
+
+HELPS = [
+    ["--help"],
+    ["-h"],
+    [],
+    ["run", "--help"],
+    *(["run", name, "--help"] for name in methods()),
+    ["methods", "--help"],
+    ["datasets", "--help"],
+]
+PROVENANCE = ("paper", "official code", "ours")
+
+
+def docstrings(settings: type[Settings]) -> dict[str, str]:
+    """What is written below each field, the fields of base classes among them."""
+    found: dict[str, str] = {}
+    for cls in reversed(settings.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, below in zip(tree.body, tree.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[field.target.id] = " ".join(str(below.value.value).split())
+    return found
+
+
+@pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
+def test_help_fits_80_columns(onpro: Command, arguments: list[str]) -> None:
+    answer = onpro(*arguments)
+    assert answer.status == 0
+    assert not answer.err
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+def test_help_lists_every_command(onpro: Command) -> None:
+    lines = onpro("--help").out.splitlines()
+    for name, about in COMMANDS.items():
+        assert any(line.split(maxsplit=1) == [name, about] for line in lines)
+
+
+def test_the_version(onpro: Command) -> None:
+    assert onpro("--version").out == f"onpro {__version__}\n"
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_help_of_a_method_lists_every_option_with_its_default(onpro: Command, name: str) -> None:
+    text = onpro("run", name, "--help").out
+    blocks = re.split(r"^\W{0,2}(?=--\w)", text, flags=re.MULTILINE)[1:]
+    options = {block.split(maxsplit=1)[0].rstrip(","): block for block in blocks}
+    for field in fields(methods()[name].settings_type):
+        assert f"--{field.name.replace('_', '-')}" in options
+    assert all("(default:" in " ".join(block.split()) for block in blocks)
+    assert "METHOD is one of" in text
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_every_setting_says_where_its_default_comes_from(name: str) -> None:
+    settings = methods()[name].settings_type
+    said = docstrings(settings)
+    for field in fields(settings):
+        text = said.get(field.name, "")
+        assert "default" in text, f"{field.name} does not say what its default is"
+        assert any(source in text for source in PROVENANCE), f"{field.name}: whose default?"
+
+
+def test_recipes_are_listed_whole(onpro: Command) -> None:
+    text = onpro("run", "onpro", "--help").out
+    assert "without-seen" in text
+    assert "alpha-0.25" in text

@@ -1,0 +1,116 @@
+"""The command as a process: imports, signals, pipes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | {
+    "OMP_NUM_THREADS": "1"
+}
+ER = ["run", "er", "--data", "tiny", "--limit-per-class", "4", "--device", "cpu"]
+
+
+def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["datasets"], ["datasets", "--json"], ["rum"]]
+)
+def test_what_needs_no_tensor_imports_none(arguments: list[str]) -> None:
+    done = python("-X", "importtime", "-m", "onpro", *arguments)
+    assert done.returncode == (2 if arguments == ["rum"] else 0)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    packages = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+    assert "onpro" in packages
+    assert not packages & set(HEAVY)
+
+
+def test_a_run_as_a_process(tmp_path: Path) -> None:
+    done = python("-m", "onpro", *ER, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (tmp_path / said["run"] / "result.json").is_file()
+    assert "Warning" not in done.stderr
+
+
+def test_a_mistake_as_a_process() -> None:
+    done = python("-m", "onpro", "datasets", "--jsn")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "onpro: there is no option '--jsn'; did you mean '--json'?\n"
+
+
+def test_ctrl_c_in_mid_run(tmp_path: Path) -> None:
+    # A shell that starts a job in the background may have it ignore Ctrl-C: undo that first.
+    start = (
+        "import runpy, signal, sys;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "sys.argv[0] = 'onpro';"
+        "runpy.run_module('onpro', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", start, "run", "onpro", "--rotations", "4", "--device", "cpu"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tmp_path, text=True,
+        env=ENVIRONMENT,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("task 1/5"):
+                    break
+            assert any((tmp_path / "runs").glob("onpro-*")), "the run has a folder by now"
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+    (told,) = [line for line in rest.splitlines() if line and not line.startswith("task ")]
+    assert told.startswith("onpro: interrupted; ")
+    left = [path.name for path in (tmp_path / "runs").iterdir()]
+    assert all(f"onpro resume runs/{name}" in told for name in left), "what is left can go on"
+    assert not list((tmp_path / "runs").glob("*/result.json"))
+
+
+@pytest.mark.parametrize("arguments", [["datasets"], ["--help"], ["rum"]], ids=" ".join)
+@pytest.mark.parametrize("broken", ["stdout", "stderr", "both"])
+def test_a_reader_that_has_gone_is_no_error(arguments: list[str], broken: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "onpro", *arguments],
+            stdout=writing if broken in ("stdout", "both") else subprocess.PIPE,
+            stderr=writing if broken in ("stderr", "both") else subprocess.PIPE,
+            env=ENVIRONMENT,
+            text=True,
+        ) as process:
+            _, err = process.communicate(timeout=60)
+    finally:
+        os.close(writing)
+    told = arguments == ["rum"] and broken == "stdout"
+    assert process.returncode == (2 if told else 0)
+    assert (err or "").count("\n") == told
+    assert "Traceback" not in (err or "")
+
+
+def test_a_list_can_be_cut_off() -> None:
+    pipeline = f'"{sys.executable}" -m onpro datasets | head -1; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(
+        ["bash", "-c", pipeline], capture_output=True, text=True, env=ENVIRONMENT, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0"
+    assert not done.stderr

@@ -1,0 +1,341 @@
+"""`onpro resume`, and a run that is interrupted in every way a process can be."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from onpro.cli.progress import Progress
+from onpro.cli.signals import stop_requests
+from onpro.experiments.files import locked
+from onpro.training import Step
+from tests.cli.conftest import Answer, Command
+
+TINY = ["--data", "tiny", "--limit-per-class", "8", "--device", "cpu", "--out", "out"]
+TIMES = {"train_seconds", "eval_seconds"}
+
+
+def result(answer: Answer) -> dict[str, Any]:
+    """What `--json` printed, without folder and times."""
+    assert answer.status == 0, answer.err
+    said = json.loads(answer.out.splitlines()[-1])
+    return {key: value for key, value in said.items() if key not in TIMES | {"run"}}
+
+
+def signalled(number: int, times: int = 1) -> Callable[[Progress, Step], None]:
+    """A step that is hit by a signal, as often as told."""
+
+    def on_step(self: Progress, step: Step) -> None:
+        if step.step == 4:
+            for _ in range(times):
+                signal.raise_signal(number)
+
+    return on_step
+
+
+def interrupt(
+    onpro: Command, number: int = signal.SIGTERM, method: str = "er", *options: str
+) -> Answer:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Progress, "on_step", signalled(number))
+        return onpro("run", method, *TINY, *options)
+
+
+def only_run(tmp_path: Path) -> Path:
+    (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    return folder.relative_to(tmp_path)
+
+
+@pytest.mark.parametrize("options", [["er"], ["onpro", "--rotations", "1"]], ids=["er", "onpro"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
+    onpro: Command, tmp_path: Path, number: int, status: int, options: list[str]
+) -> None:
+    expected = result(onpro("run", *options, *TINY, "--out", "elsewhere", "--json"))
+    stopped = interrupt(onpro, number, *options)
+    folder = only_run(tmp_path)
+    assert stopped.status == status
+    assert stopped.err.splitlines()[-1] == (
+        f"onpro: interrupted; step 4 of 6 is saved, go on with: onpro resume {folder}"
+    )
+    assert not stopped.out.count("average accuracy")
+    assert result(onpro("resume", str(folder), "--json")) == expected
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.json",
+        "events.jsonl",
+        "result.json",
+    ]
+
+
+def test_the_same_command_goes_on_by_itself_and_fresh_starts_over(
+    onpro: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    interrupt(onpro)
+    first = result(onpro("run", "er", *TINY, "--json"))
+    assert "goes on from step 4 of 6 (--fresh starts over)" in caplog.text
+    interrupt(onpro, signal.SIGTERM, "er", "--fresh")
+    caplog.clear()
+    assert result(onpro("run", "er", *TINY, "--fresh", "--json")) == first
+    assert not caplog.records
+
+
+def test_a_finished_run_is_shown(onpro: Command, tmp_path: Path) -> None:
+    first = onpro("run", "er", *TINY)
+    again = onpro("resume", str(only_run(tmp_path)))
+    assert "already finished" in again.err
+    assert again.status == 0
+    assert again.out == first.out.partition("(the data set's values)\n")[2]
+
+
+def test_several_runs_are_a_list(onpro: Command, tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        interrupt(onpro, signal.SIGTERM, "er", "--seed", seed)
+    answer = onpro("resume", *map(str, sorted((tmp_path / "out").iterdir())), "--json")
+    assert [run["seed"] for run in json.loads(answer.out)] == [1, 2]
+
+
+def test_a_run_can_be_resumed_from_inside_its_folder(
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(onpro)
+    folder = only_run(tmp_path)
+    monkeypatch.chdir(folder)
+    assert onpro("resume", ".").status == 0
+    assert (tmp_path / folder / "result.json").is_file()
+
+
+def test_resume_can_start_over(onpro: Command, tmp_path: Path) -> None:
+    expected = result(onpro("run", "er", *TINY, "--out", "elsewhere", "--json"))
+    interrupt(onpro)
+    folder = only_run(tmp_path)
+    for path in (folder / "checkpoint").iterdir():
+        path.write_bytes(b"damaged")
+    refused = onpro("resume", str(folder))
+    assert refused.status == 2
+    assert "no checkpoint can be read" in refused.err
+    assert "--fresh" in refused.err
+    assert result(onpro("resume", str(folder), "--fresh", "--json")) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["resume"], "name at least one run folder"),
+        (["resume", "nowhere"], "there is no folder nowhere"),
+        (["resume", "."], "is not the folder of a run"),
+        (["resume", ".", "--checkpoint-every", "-1"], "0 seconds or more"),
+        (["run", "er", *TINY, "--checkpoint-every", "-1"], "0 seconds or more"),
+    ],
+)
+def test_mistakes_are_one_sentence(onpro: Command, arguments: list[str], sentence: str) -> None:
+    answer = onpro(*arguments)
+    assert answer.status == 2
+    assert sentence in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_second_ctrl_c_ends_at_once(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Progress, "on_step", signalled(signal.SIGINT, times=2))
+    answer = onpro("run", "er", *TINY)
+    assert answer.status == 130
+    assert "step 2 of 6 is saved" in answer.err, "the fourth step was not waited for"
+
+
+def test_a_diverging_run_is_told_with_what_is_kept(onpro: Command, tmp_path: Path) -> None:
+    answer = onpro("run", "er", *TINY, "--learning-rate", "1e18", "--checkpoint-every", "0")
+    assert answer.status == 2
+    assert "diverged at step" in answer.err
+    assert not list((tmp_path / "out").iterdir()), "no state of it was good"
+
+
+def test_handlers_are_put_back_and_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_requests() as stop:
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            assert stop() is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt), stop_requests():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# As processes
+
+LONG = ["--data", "tiny", "--batch-size", "1", "--limit-per-class", "40", "--device", "cpu"]
+EVERY_STEP = ["--checkpoint-every", "0.000001"]
+WARM = multiprocessing.get_context("forkserver")
+WARM.set_forkserver_preload(["onpro.cli.resume", "torch._dynamo", "safetensors.torch"])
+START = """
+import os, signal, sys
+os.chdir({folder!r})
+file = os.open("said", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+os.dup2(file, 1), os.dup2(file, 2)
+# a shell that starts a job in the background may have it ignore Ctrl-C: undo that
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from onpro.cli import main
+sys.exit(main({arguments!r}))
+"""
+
+
+class Running:
+    """`onpro` in a process of its own, forked from one that has imported everything already."""
+
+    startup = 0.3
+    """Seconds until it trains, about."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        code = START.format(folder=str(folder), arguments=arguments)
+        self._process = WARM.Process(target=exec, args=(code, {}))
+        self._process.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.send(signal.SIGKILL)
+        self.status()
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def send(self, number: int) -> None:
+        if self._process.is_alive() and self._process.pid:
+            os.kill(self._process.pid, number)
+
+    def status(self) -> int | None:
+        """Its exit status, once it has ended by itself or by a signal."""
+        self._process.join(timeout=120)
+        return self._process.exitcode
+
+    def said(self) -> str:
+        return (self.folder / "said").read_text()
+
+
+class Cold(Running):
+    """`python -m onpro`, as a user starts it."""
+
+    startup = 3.0
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        with (folder / "said").open("w") as said:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", "onpro", *arguments], cwd=folder, stdout=said, stderr=said
+            )
+
+    def is_alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def send(self, number: int) -> None:
+        self._popen.send_signal(number)
+
+    def status(self) -> int | None:
+        return self._popen.wait(timeout=120)
+
+
+def newest(folder: Path) -> int:
+    """The last step saved below a folder; −1 where none is."""
+    return max((int(p.stem[5:]) for p in folder.glob("runs/*/checkpoint/step-*.onpro")), default=-1)
+
+
+def wait_for_progress(started: Running) -> None:
+    """Wait until a further checkpoint is saved."""
+    before = newest(started.folder)
+    while newest(started.folder) in (before, -1):
+        assert started.is_alive(), started.said()
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The result of the long run in one go."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with Running(folder, "run", "er", *LONG) as started:
+        assert started.status() == 0
+    return result_of(folder)
+
+
+def timeless(path: Path) -> Any:
+    return {k: v for k, v in json.loads(path.read_text()).items() if k not in TIMES}
+
+
+def result_of(folder: Path) -> Any:
+    (path,) = folder.glob("runs/*/result.json")
+    assert not (path.parent / "checkpoint").exists()
+    return timeless(path)
+
+
+def kill_until_finished(start: type[Running], folder: Path, kills: int) -> None:
+    """Run and kill, a moment after progress and now and then earlier; at last let it finish."""
+    draw = random.Random(0)
+    for kill in range(kills):
+        with start(folder, "run", "er", *LONG, *EVERY_STEP) as started:
+            if kill % 4 == 3:
+                time.sleep(draw.uniform(0, start.startup))
+            else:
+                wait_for_progress(started)
+                time.sleep(draw.uniform(0, 0.05))
+            started.send(signal.SIGKILL)
+        assert not list(folder.glob("runs/*/result.json")), "too late a kill"
+    with start(folder, "run", "er", *LONG) as started:
+        assert started.status() == 0
+        assert "goes on from step" in started.said()
+
+
+def test_killed_three_times_a_run_ends_the_same(tmp_path: Path, expected: Any) -> None:
+    kill_until_finished(Running, tmp_path, 3)
+    assert result_of(tmp_path) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [Running, Cold])
+def test_killed_twenty_five_times_a_run_ends_the_same(
+    tmp_path: Path, expected: Any, start: type[Running]
+) -> None:
+    kill_until_finished(start, tmp_path, 25)
+    assert result_of(tmp_path) == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_gets_a_signal_can_be_resumed(
+    tmp_path: Path, expected: Any, number: signal.Signals
+) -> None:
+    with Running(tmp_path, "run", "er", *LONG, *EVERY_STEP) as started:
+        wait_for_progress(started)
+        started.send(number)
+        assert started.status() == 128 + number
+    (folder,) = (tmp_path / "runs").iterdir()
+    last = started.said().splitlines()[-1]
+    assert last == (
+        f"onpro: interrupted; step {newest(tmp_path)} of 240 is saved, "
+        f"go on with: onpro resume runs/{folder.name}"
+    )
+    with Running(tmp_path, *last.split()[-2:]) as resumed:
+        assert resumed.status() == 0
+    assert result_of(tmp_path) == expected
+
+
+def test_a_second_process_is_refused(tmp_path: Path, onpro: Command) -> None:
+    with Running(tmp_path, "run", "er", *LONG, *EVERY_STEP) as first:
+        wait_for_progress(first)
+        (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
+        second = onpro("run", "er", *LONG, "--out", str(folder.parent))
+        third = onpro("resume", str(folder), "--fresh")
+        assert first.is_alive(), "it went on undisturbed"
+    for refused in (second, third):
+        assert refused.status == 2
+        assert f"another process is working on {folder}" in refused.err
+    with locked(folder):
+        pass  # the system has let go of what the killed process held

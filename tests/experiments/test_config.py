@@ -1,0 +1,109 @@
+"""What tells one run from another."""
+
+import re
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.experiments import RunConfig
+from onpro.methods.er import ERSettings
+from onpro.methods.onpro import OnProSettings
+
+CONFIG = RunConfig(method="onpro", settings=OnProSettings())
+
+OTHERS: dict[str, Any] = {
+    "method": "er",
+    "settings": ERSettings(),
+    "data": "tiny",
+    "memory": 200,
+    "tasks": 2,
+    "batch_size": 5,
+    "class_order": "random",
+    "image_size": 16,
+    "limit_per_class": 3,
+    "precision": "bf16",
+}
+
+
+def other(value: Any) -> Any:
+    """A different value of the same kind."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return value + "+"
+    return (0.5, *value[1:]) if isinstance(value, tuple) else value + 1
+
+
+def test_another_seed_has_the_same_hash_and_another_folder() -> None:
+    again = replace(CONFIG, seed=7)
+    assert again.hash == CONFIG.hash
+    assert again.folder != CONFIG.folder
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_any_other_value_has_another_hash(field: str) -> None:
+    assert replace(CONFIG, **{field: OTHERS[field]}).hash != CONFIG.hash
+
+
+def test_every_field_is_in_the_hash_but_the_seed_the_recipe_and_the_place() -> None:
+    known = {field.name for field in fields(RunConfig)}
+    assert known - set(OTHERS) == {"seed", "recipe", "data_dir", "device"}
+
+
+def test_a_recipe_is_only_a_name_for_settings() -> None:
+    named = replace(CONFIG, recipe="alpha-0.25")
+    assert named.folder == CONFIG.folder
+    assert named.what()["recipe"] == "alpha-0.25"
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(OnProSettings)])
+def test_every_setting_of_the_method_is_in_the_hash(field: str) -> None:
+    changed = {field: other(getattr(CONFIG.settings, field))}
+    assert replace(CONFIG, settings=replace(CONFIG.settings, **changed)).hash != CONFIG.hash
+
+
+def test_the_place_does_not_change_what_is_computed() -> None:
+    moved = replace(CONFIG, data_dir=Path("elsewhere"), device="cpu")
+    assert moved.folder == CONFIG.folder
+
+
+def test_the_folder_says_what_is_in_it() -> None:
+    config = replace(CONFIG, data="tiny", memory=50, seed=3)
+    assert re.fullmatch(r"onpro-tiny-m50-s3-[0-9a-f]{8}", config.folder)
+
+
+@pytest.mark.parametrize("data", ["folder:/home/me/my birds", "folder:../x", "folder:" + 300 * "x"])
+def test_the_folder_of_any_data_is_one_name_a_file_system_takes(data: str, tmp_path: Path) -> None:
+    name = replace(CONFIG, data=data).folder
+    assert re.fullmatch(r"onpro-folder_[\w.]+-m100-s0-[0-9a-f]{8}", name)
+    (tmp_path / name).mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_folders_of_long_paths_stay_apart() -> None:
+    first, second = (replace(CONFIG, data=f"folder:{300 * 'x'}{end}") for end in "ab")
+    assert first.folder != second.folder
+
+
+def test_what_is_computed_is_plain_values() -> None:
+    what = CONFIG.what()
+    assert what["settings"] == asdict(CONFIG.settings)
+    assert what["seed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"memory": 0}, "at least 1 image, not 0"),
+        ({"memory": -3}, "at least 1 image, not -3"),
+        ({"memory": 9}, "smaller than a batch of 10"),
+        ({"seed": -1}, "at least 0"),
+        ({"seed": 2**63}, "below 2\\^63"),
+    ],
+)
+def test_what_cannot_work_is_refused(values: dict[str, int], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        replace(CONFIG, **values)  # type: ignore[arg-type] # only numbers

@@ -1,0 +1,273 @@
+"""What is there, what is left, what cannot be run, and how long it will take."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.experiments import RunConfig, prepare, run, settings_for
+from onpro.experiments.estimate import Estimates, time_briefly
+from onpro.experiments.experiment import Cell, Experiment, Pairs
+from onpro.experiments.files import locked
+from onpro.experiments.plan import Place, Plan, configurations, plan
+from onpro.experiments.progress import progress
+from onpro.experiments.tables import table
+from onpro.training import Evaluated, Step
+
+STREAM = (("limit_per_class", 8),)
+PLACE = Place("cpu")
+
+
+def er(
+    seeds: int = 3, *, title: str = "ER", settings: Pairs = (), stream: Pairs = STREAM
+) -> Experiment:
+    return Experiment(
+        title, "er", "tiny", 20, tuple(range(seeds)), settings=settings, stream=stream
+    )
+
+
+def planned(out: Path, *experiments: Experiment) -> Plan:
+    return plan([Cell(e, "average_accuracy") for e in experiments], out, PLACE)
+
+
+class Stop:
+    """Ends a run in the middle of its second task."""
+
+    def on_step(self, step: Step) -> None:
+        if step.task == 1:
+            raise KeyboardInterrupt
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run (seed 0) and one that was interrupted (seed 1)."""
+    folder = tmp_path_factory.mktemp("runs")
+    first, second, _ = configurations(er(), PLACE)
+    run(first, folder)
+    with pytest.raises(KeyboardInterrupt):
+        run(second, folder, listeners=[Stop()])
+    return folder
+
+
+def test_runs_are_done_unfinished_or_missing(out: Path) -> None:
+    (experiment,) = planned(out, er()).experiments
+    assert [r.state for r in experiment.runs] == ["done", "unfinished", "missing"]
+    assert experiment.values("average_accuracy").keys() == {0}
+
+
+def test_what_was_begun_comes_first_then_seed_by_seed(out: Path) -> None:
+    other = er(settings=(("learning_rate", 0.05),))
+    left = planned(out, er(), other).left()
+    assert [(c.seed, c.settings == settings_for("er", "tiny")) for c in left] == [
+        (1, True),
+        (0, False),
+        (1, False),
+        (2, True),
+        (2, False),
+    ]
+
+
+def test_a_run_in_other_hands_is_running(out: Path) -> None:
+    config = list(configurations(er(), PLACE))[1]
+    with locked(out / config.folder):
+        assert [r.state for r in planned(out, er()).experiments[0].runs][1] == "running"
+        assert config in planned(out, er()).left(), "it is waited for"
+
+
+def test_other_settings_are_other_runs(out: Path) -> None:
+    for other in (
+        er(settings=(("learning_rate", 0.05),)),
+        er(stream=(("limit_per_class", 9),)),
+        replace(er(), memory=30),
+    ):
+        assert [r.state for r in planned(out, other).runs()] == ["missing"] * 3
+
+
+def test_experiments_share_runs_of_equal_settings(out: Path) -> None:
+    twice = planned(out, er(), er(5, title="again", settings=(("learning_rate", 0.1),)))
+    assert [r.state for r in twice.runs()] == ["done", "unfinished"] + ["missing"] * 3
+    assert len(twice.left()) == 4
+
+
+def test_a_variant_that_is_the_method_itself_shares_its_runs() -> None:
+    cells = [
+        cell
+        for name, part in (("tableA5", "alpha-0.25"), ("table4", "onpro"), ("table1", "onpro"))
+        for cell in table(name).narrowed(methods=[part], data=["cifar10"], memory=[200]).cells()
+    ]
+    titles = {cell.experiment.title for cell in cells}
+    assert titles == {"α = 0.25", "Random", "APF", "OnPro"}
+    configs = [
+        config
+        for cell in cells
+        if cell.experiment.title != "Random"
+        for config in configurations(cell.experiment, PLACE)
+    ]
+    assert len(configs) == 5 + 15 + 15
+    assert len({config.folder for config in configs}) == 15
+
+
+def test_what_does_not_exist_is_named_and_left_out(tmp_path: Path) -> None:
+    experiments = [
+        er(),
+        replace(er(), method="nobody", title="Nobody"),
+        replace(er(), recipe="somehow", title="ER somehow"),
+        replace(er(), data="elsewhere"),
+        replace(er(), data="elsewhere", memory=30),
+        replace(er(), memory=2),
+    ]
+    there = planned(tmp_path, *experiments)
+    assert [bool(e.runs) for e in there.experiments] == [True] + [False] * 5
+    nobody, somehow, elsewhere, small = there.problems()
+    assert nobody.startswith("Nobody on tiny, M = 20: there is no method 'nobody'")
+    assert somehow.startswith("ER somehow on tiny, M = 20: there is no recipe of er 'somehow'")
+    assert elsewhere.startswith(
+        "ER on elsewhere, M = 20; ER on elsewhere, M = 30: there is no data set 'elsewhere'"
+    )
+    assert "smaller than a batch" in small
+    assert len(there.left()) == 3
+
+
+def test_the_whole_of_every_table_can_be_planned(tmp_path: Path) -> None:
+    cells = [cell for name in ("table2", "tableA1", "tableA2", "tableA4") for cell in
+             table(name).cells(range(1))]  # fmt: skip
+    there = plan(cells, tmp_path, PLACE)
+    assert there.left()
+    assert all(bool(e.runs) != bool(e.problem) for e in there.experiments)
+
+
+def test_a_damaged_result_is_named_and_not_run_again(tmp_path: Path) -> None:
+    config = next(configurations(er(1), PLACE))
+    run(config, tmp_path)
+    path = tmp_path / config.folder / "result.json"
+    whole = path.read_text()
+    for content in ("{", "{}", json.dumps(json.loads(whole) | {"average_accuracy": "high"})):
+        path.write_text(content)
+        there = planned(tmp_path, er(1))
+        assert [r.state for r in there.runs()] == ["damaged"]
+        assert not there.left()
+        (problem,) = there.problems()
+        assert "result.json" in problem
+
+
+def test_a_data_set_can_be_left_out(out: Path) -> None:
+    there = planned(out, er(), replace(er(), data="digits"))
+    without = there.without("tiny", "it is gone.")
+    assert {c.data for c in without.left()} == {"digits"}
+    assert without.experiments[0].values("average_accuracy").keys() == {0}, "what is done stays"
+    assert any("it is gone." in problem for problem in without.problems())
+
+
+def test_times_come_from_such_runs(out: Path) -> None:
+    estimates = Estimates(out)
+    first, begun, missing = configurations(er(), PLACE)
+    result = json.loads((out / first.folder / "result.json").read_text())
+    seconds = result["train_seconds"] + result["eval_seconds"]
+    assert estimates.seconds(missing, out) == pytest.approx(seconds)
+    assert 0 <= (estimates.seconds(begun, out) or 0) < seconds, "a part of it is over"
+    assert estimates.seconds(replace(missing, memory=40), out) == pytest.approx(seconds)
+    for other in (
+        replace(missing, method="onpro", settings=settings_for("onpro", "tiny")),
+        replace(missing, data="digits"),
+        replace(missing, limit_per_class=None),
+        replace(missing, device="cuda"),
+    ):
+        assert estimates.seconds(other, out) is None
+
+
+def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
+    slow, fast = er(1), er(1, settings=(("replay_batch", 1),))
+    for experiment, seconds in ((slow, 50.0), (fast, 10.0)):
+        (config,) = configurations(experiment, PLACE)
+        path = run(config, tmp_path).folder / "result.json"
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0})
+        )
+    estimates = Estimates(tmp_path)
+    (first,), (second,) = configurations(slow, PLACE), configurations(fast, PLACE)
+    assert estimates.seconds(replace(first, seed=9), tmp_path) == 50
+    assert estimates.seconds(replace(second, seed=9), tmp_path) == 10
+    assert estimates.seconds(replace(first, memory=99, seed=9), tmp_path) == 30
+
+
+def test_a_calibration_fills_the_gaps(tmp_path: Path) -> None:
+    config = next(configurations(er(stream=()), PLACE))
+    estimates = Estimates(tmp_path / "nothing")
+    assert estimates.seconds(config, tmp_path) is None
+    estimates.calibrate([config, replace(config, seed=1)])
+    assert (estimates.seconds(replace(config, seed=5), tmp_path) or 0) > 0
+    assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_a_calibration_is_near_the_truth() -> None:
+    config = next(configurations(er(stream=(("batch_size", 5),)), PLACE))
+    told = time_briefly(config)
+    trainer = prepare(config)
+    trainer.run()
+    took = trainer.train_seconds + trainer.eval_seconds
+    assert took / 10 < told < took * 10, "which other processes may disturb"
+
+
+def config_of(**more: object) -> RunConfig:
+    config = next(configurations(er(), PLACE))
+    return replace(config, **more)  # type: ignore[arg-type] # as each test needs
+
+
+def log(folder: Path, *events: object) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+STEP = {"event": "step", "step": 30, "task": 1, "train_seconds": 6.0}
+EVALUATION = {
+    "event": "evaluation", "step": 20, "task": 0, "accuracy": [80.0], "train_seconds": 4.0,
+}  # fmt: skip
+
+
+def test_progress_is_read_from_the_log(tmp_path: Path) -> None:
+    config = config_of()
+    assert progress(config, tmp_path) is None
+    log(tmp_path / config.folder, EVALUATION, STEP)
+    now = progress(config, tmp_path)
+    assert now is not None
+    assert (now.step, now.task, now.tasks, now.accuracy) == (30, 1, 3, 80.0)
+    assert now.seconds_left == pytest.approx(6.0), "30 of 60 steps took 6 seconds"
+
+
+def test_before_the_first_evaluation_nobody_knows_how_long(tmp_path: Path) -> None:
+    config = config_of()
+    log(tmp_path / config.folder, STEP)
+    now = progress(config, tmp_path)
+    assert now is not None
+    assert (now.accuracy, now.seconds_left) == (None, None)
+
+
+@pytest.mark.parametrize("write", [
+    lambda path: path.write_bytes(path.read_bytes() + b'{"event": "st'),
+    lambda path: path.write_bytes(b"\xff" * 70000 + b"\n" + path.read_bytes()),
+], ids=["a line being written", "a long log"])  # fmt: skip
+def test_only_whole_lines_count(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    config = config_of()
+    log(tmp_path / config.folder, *[EVALUATION] * 500, STEP)
+    write(tmp_path / config.folder / "events.jsonl")
+    now = progress(config, tmp_path)
+    assert now is not None
+    assert (now.step, now.accuracy) == (30, 80.0)
+
+
+def test_a_real_run_has_progress(out: Path) -> None:
+    done = next(configurations(er(), PLACE))
+    now = progress(done, out)
+    assert now is not None
+    assert (now.task, now.step, now.total_steps, now.seconds_left) == (2, 6, 6.0, 0.0)
+
+
+def test_settings_that_cannot_work_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="learning rate"):
+        list(configurations(er(settings=(("learning_rate", -1.0),)), PLACE))

@@ -1,0 +1,251 @@
+"""The tables of the paper as data, against the paper."""
+
+from dataclasses import asdict
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.experiments import recipes, settings_for
+from onpro.experiments.experiment import experiments_of
+from onpro.experiments.tables import Table, table, tables
+from onpro.methods import methods
+
+METHODS = [
+    "icarl", "derpp", "pass", "agem", "gss", "er", "mir",
+    "gdumb", "aser", "scr", "cope", "dvc", "ocm", "onpro",
+]  # fmt: skip
+PLACES = [
+    ("cifar10", 100), ("cifar10", 200), ("cifar10", 500),
+    ("cifar100", 500), ("cifar100", 1000), ("cifar100", 2000),
+    ("tinyimagenet", 1000), ("tinyimagenet", 2000), ("tinyimagenet", 4000),
+]  # fmt: skip
+LEARNING_RATES = dict.fromkeys(METHODS, 0.1) | {
+    "cope": 0.001,
+    "ocm": 0.001,
+    "derpp": 0.03,
+    "pass": 0.001,
+    "onpro": 0.0005,
+}
+WEIGHT_DECAYS = dict.fromkeys(METHODS, 0.0) | {"ocm": 1e-4, "pass": 2e-4, "onpro": 1e-4}
+ONPRO = {
+    "cifar10": {"feedback": 0.25, "mixup_probability": 0.6, "similarity_scale": 0.5},
+    "cifar100": {"feedback": 0.10, "mixup_probability": 0.2, "similarity_scale": 1.0},
+    "tinyimagenet": {"feedback": 0.10, "mixup_probability": 0.2, "similarity_scale": 1.0},
+}
+RUNS = {
+    "table1": 15, "table2": 15, "table3": 15, "table4": 15, "tableA1": 5,
+    "tableA2": 3, "tableA3": 15, "tableA4": 5, "tableA5": 5, "tableA6": 5,
+}  # fmt: skip
+
+
+def printed(name: str) -> list[tuple[str, list[str]]]:
+    """Rows of a table: title, and the paper's values as it prints them."""
+    cells = list(table(name).cells())
+    rows: dict[str, list[str]] = {}
+    for cell in cells:
+        assert cell.paper is not None
+        rows.setdefault(cell.experiment.title, []).append(f"{cell.paper[0]}±{cell.paper[1]}")
+    return list(rows.items())
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_the_benchmark_has_14_methods_9_columns_and_15_runs(name: str) -> None:
+    cells = list(table(name).cells())
+    found = {(c.experiment.method, c.experiment.data, c.experiment.memory) for c in cells}
+    assert found == {(method, *place) for method in METHODS for place in PLACES}
+    assert len(cells) == 14 * 9
+    runs = {(e, seed) for e in experiments_of(cells) for seed in e.seeds}
+    assert len(runs) == 14 * 9 * 15
+    assert {seed for _, seed in runs} == set(range(15))
+    assert all((e.recipe, e.settings, e.stream) == (None, (), ()) for e, _ in runs)
+
+
+def test_tables_1_and_2_are_measured_on_the_same_runs() -> None:
+    first, second = list(table("table1").cells()), list(table("table2").cells())
+    assert experiments_of(first) == experiments_of(second)
+    assert {cell.measure for cell in first} == {"average_accuracy"}
+    assert {cell.measure for cell in second} == {"average_forgetting"}
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name in methods()])
+@pytest.mark.parametrize("data", ONPRO)
+def test_the_benchmark_runs_with_the_settings_of_the_paper(name: str, data: str) -> None:
+    settings = asdict(settings_for(name, data))
+    assert settings["encoder"] == "resnet18"
+    assert settings["learning_rate"] == LEARNING_RATES[name]
+    assert settings.get("weight_decay", 0.0) == WEIGHT_DECAYS[name]
+    assert settings.get("momentum", 0.0) == 0.0
+    assert settings.get("replay_batch", 64) == 64
+    if name == "onpro":
+        assert settings.items() >= ONPRO[data].items()
+
+
+def test_every_table_is_there_with_its_number_of_runs() -> None:
+    assert {name: known.runs for name, known in tables().items()} == RUNS
+    for known in tables().values():
+        assert len({row.title for row in known.rows}) == len(known.rows)
+
+
+def test_table_1_corner_by_corner() -> None:
+    rows = dict(printed("table1"))
+    assert rows["iCaRL"][:3] == ["31.0±1.2", "33.9±0.9", "42.0±0.9"]
+    assert rows["ER"] == [
+        "19.4±0.6", "20.9±0.9", "26.0±1.2", "8.7±0.3", "9.9±0.5", "10.7±0.8",
+        "1.2±0.1", "1.5±0.2", "2.0±0.2",
+    ]  # fmt: skip
+    assert rows["OnPro"][0] == "57.8±1.1"
+    assert rows["OnPro"][-1] == "22.1±0.4"
+
+
+def test_table_2_corner_by_corner() -> None:
+    rows = dict(printed("table2"))
+    assert rows["iCaRL"][0] == "52.7±1.0"
+    assert rows["AGEM"][3] == "41.7±0.8"
+    assert rows["OnPro"][-3:] == ["21.3±0.5", "17.4±0.4", "16.8±0.4"]
+
+
+ABLATION = [
+    (data, memory, f"average_{measure}")
+    for data, memory in (("cifar10", 100), ("cifar100", 500))
+    for measure in ("accuracy", "forgetting")
+]
+CIFAR10 = [("cifar10", m, "average_accuracy") for m in (100, 200, 500)]
+OTHERS: dict[str, tuple[list[tuple[str, int, str]], list[str]]] = {
+    "table3": (
+        ABLATION,
+        [
+            "baseline: 46.4±1.2 36.0±2.1 18.8±0.8 18.5±0.7",
+            "w/o OPE: 53.1±1.4 24.7±2.0 19.3±0.7 15.9±0.9",
+            "w/o APF: 52.0±1.5 34.6±2.4 21.5±0.5 16.3±0.8",
+            "w/o L_new: 54.8±1.2 22.1±3.0 19.6±0.8 19.9±0.7",
+            "w/o L_seen: 55.7±1.4 25.5±1.5 20.1±0.4 16.2±0.6",
+            "L_seen w/o C_new: 56.2±1.2 26.4±2.3 20.8±0.6 17.9±0.7",
+            "OnPro: 57.8±1.1 23.2±1.3 22.7±0.7 15.0±0.8",
+        ],
+    ),
+    "table4": (
+        CIFAR10,
+        ["Random: 53.5±2.7 62.9±2.5 70.8±2.2", "APF: 57.8±1.1 65.5±1.0 72.6±0.8"],
+    ),
+    "tableA1": (
+        CIFAR10,
+        ["ER: 19.4±0.6 20.9±0.9 26.0±1.2", "ER with KD: 17.0±2.7 17.3±2.1 17.6±0.8"],
+    ),
+    "tableA2": (
+        [("imagenet100", 1000, "average_accuracy"), ("imagenet1k", 5000, "average_accuracy")],
+        [
+            "ER: 9.6±3.5 5.6±4.5",
+            "SCR: 12.9±2.2 4.7±0.2",
+            "DVC: 11.7±2.9 0.1±0.1",
+            "OCM: 16.4±3.6 5.5±0.1",
+            "OnPro: 18.6±2.3 6.0±0.2",
+        ],
+    ),
+    "tableA3": (
+        ABLATION,
+        [
+            "CE(both): 48.5±2.2 46.6±2.4 20.4±0.6 41.0±0.6",
+            "CE(sepa): 53.2±2.1 38.9±2.3 18.8±0.6 48.1±0.8",
+            "OnPro: 57.8±1.1 23.2±1.3 22.7±0.7 15.0±0.8",
+        ],
+    ),
+    "tableA4": (
+        CIFAR10,
+        [
+            "ER-Rot: 30.1±1.9 34.1±3.0 42.8±4.1",
+            "ASER-Rot: 30.7±3.5 35.8±0.8 43.8±2.1",
+            "SCR-Rot: 35.8±3.3 46.4±2.4 59.8±2.6",
+            "DVC-Rot: 45.3±4.3 58.5±2.8 66.7±2.1",
+            "OCM: 47.5±1.7 59.6±0.4 70.1±1.5",
+            "OnPro: 57.8±1.1 65.5±1.0 72.6±0.8",
+        ],
+    ),
+    "tableA5": (
+        [("cifar10", 200, "average_accuracy"), ("cifar100", 500, "average_accuracy")],
+        [
+            "α = 0: 62.9±2.5 22.0±1.5",
+            "α = 0.1: 63.2±2.0 22.7±0.7",
+            "α = 0.25: 65.5±1.0 22.1±1.1",
+            "α = 0.5: 65.4±2.7 21.7±1.2",
+            "α = 0.75: 64.6±1.8 21.3±1.3",
+            "α = 0.9: 64.1±2.0 21.1±1.1",
+        ],
+    ),
+    "tableA6": (
+        CIFAR10,
+        ["no Projector: 56.1±4.7 63.3±1.9 71.0±1.5", "OnPro: 57.8±1.1 65.5±1.0 72.6±0.8"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_tables_are_as_the_paper_prints_them(name: str) -> None:
+    columns, rows = OTHERS[name]
+    assert [(c.data, c.memory, c.measure) for c in table(name).columns] == columns
+    assert [f"{title}: {' '.join(values)}" for title, values in printed(name)] == rows
+
+
+@pytest.mark.parametrize("name", ["table3", "table4", "tableA3", "tableA5", "tableA6"])
+def test_variants_of_onpro_are_its_recipes(name: str) -> None:
+    for row in table(name).rows:
+        assert row.method == "onpro"
+        assert row.recipe is None or row.recipe in recipes("onpro")
+
+
+@pytest.mark.parametrize("name", ["1", "Table1", "TABLE1", "table1"])
+def test_a_table_is_found_by_its_number(name: str) -> None:
+    assert table(name).name == "table1"
+    assert table("a5").name == "tableA5"
+
+
+def test_an_unknown_table_is_told_the_nearest_one() -> None:
+    with pytest.raises(UserError, match="no table 'tabel1'; did you mean 'table1'"):
+        table("tabel1")
+
+
+def places(part: Table) -> list[tuple[str, int]]:
+    return [(column.data, column.memory) for column in part.columns]
+
+
+def test_a_part_of_a_table() -> None:
+    part = table("table1").narrowed(data=["cifar10"], methods=["onpro", "er"], memory=[200])
+    assert places(part) == [("cifar10", 200)]
+    assert [row.method for row in part.rows] == ["onpro", "er"]
+    assert [cell.paper for cell in part.cells()] == [(65.5, 1.0), (20.9, 0.9)]
+    assert places(table("table1").narrowed(data=["cifar100"])) == PLACES[3:6]
+    assert places(table("table1").narrowed(memory=[500])) == [PLACES[2], PLACES[3]]
+
+
+def test_a_variant_can_be_chosen() -> None:
+    part = table("table3").narrowed(methods=["without-ope"])
+    assert [row.title for row in part.rows] == ["w/o OPE"]
+
+
+def test_another_data_set_or_memory_has_no_value_of_the_paper() -> None:
+    part = table("table3").narrowed(data=["tiny"], memory=[20])
+    assert [(c.data, c.memory) for c in part.columns] == [("tiny", 20)] * 2
+    assert {c.measure for c in part.columns} == {"average_accuracy", "average_forgetting"}
+    assert {cell.paper for cell in part.cells()} == {None}
+    part = table("table1").narrowed(data=["cifar10"], memory=[100, 300], methods=["er"])
+    assert [cell.paper for cell in part.cells()] == [(19.4, 0.6), None]
+
+
+def test_another_stream_has_no_value_of_the_paper() -> None:
+    cells = table("table1").cells(range(2), (("limit_per_class", 8),))
+    assert {cell.paper for cell in cells} == {None}
+
+
+def test_a_memory_no_column_has_is_a_mistake() -> None:
+    with pytest.raises(UserError, match=r"no memory of 7 but 100, 200, 500.*--data"):
+        table("table1").narrowed(memory=[7])
+
+
+def test_a_method_the_table_does_not_have_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="method or variant of table3 'without-opee'"):
+        table("table3").narrowed(methods=["without-opee"])
+
+
+def test_a_registered_method_can_stand_beside_those_of_the_paper() -> None:
+    part = table("table4").narrowed(methods=["onpro", "er"])
+    assert [row.title for row in part.rows] == ["Random", "APF", "er"]
+    assert list(part.cells())[-1].paper is None

@@ -1,0 +1,65 @@
+"""Methods on a small stream, watched while they learn."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.data.tiny import tiny
+from onpro.errors import UserError
+from onpro.methods import Context, method
+from onpro.methods.registry import AnyMethod
+from onpro.streams import Batch, ClassIncremental
+
+DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """One pass through a method's encoder."""
+
+    images: Tensor
+    training: bool
+
+
+def learner(name: str, **changes: Any) -> Any:
+    """A method on images of 8×8; `num_classes`, `memory` and `seed` are those of the run."""
+    run: dict[str, Any] = {"num_classes": 4, "memory": 200, "seed": 0}
+    run |= {key: changes.pop(key) for key in list(changes) if key in run}
+    settings = method(name).settings_type(**{"encoder": "slim"} | changes)
+    context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), **run)
+    return method(name)(settings, context)
+
+
+def batches(count: int, start: int = 0, size: int = 10) -> list[Batch]:
+    """Batches of a stream of two tasks, of 10 batches of 10 images each."""
+    return list(ClassIncremental(DATA, 2, batch_size=size))[start : start + count]
+
+
+def watch(learner: AnyMethod) -> list[Forward]:
+    """A list to which every pass through the encoder is added from now on."""
+    forwards: list[Forward] = []
+
+    def note(module: torch.nn.Module, inputs: tuple[Tensor]) -> None:
+        forwards.append(Forward(inputs[0].detach().clone(), module.training))
+
+    learner.network.encoder.register_forward_pre_hook(note)
+    return forwards
+
+
+def found_in(images: Tensor, others: Tensor) -> Tensor:
+    """Which of the images (n, …) are among the others, (n,)."""
+    return (images[:, None] == others[None]).flatten(2).all(dim=2).any(dim=1)
+
+
+def refused(name: str, word: str, **changes: Any) -> None:
+    """A bad value must be refused with one sentence that has the word."""
+    with pytest.raises(UserError) as error:
+        learner(name, **changes)
+    sentence = str(error.value)
+    assert word in sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence

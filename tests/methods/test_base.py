@@ -1,0 +1,204 @@
+"""What all methods share: boundaries, growing heads, prediction, state."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.data.tiny import tiny
+from onpro.errors import UserError
+from onpro.methods import Context, Settings
+from onpro.methods.base import About, Method, Progress, sgd, total
+from onpro.streams import Batch, ClassIncremental
+
+DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
+SETTINGS = Settings(encoder="slim", augmentation="none")
+
+
+class Recorder(Method[Settings]):
+    """Classifies new images, and notes when its hooks are called."""
+
+    about = About("recorder", "Recorder", "None", 2024, "images", "linear head", "10")
+
+    def __init__(self, settings: Settings, context: Context, at_least: int = 1) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network()
+        self.optimizer = sgd(self.network.parameters(), 0.1, 0.9, 0.0)
+        self.memory = self.make_memory(at_least)
+        self.counts = torch.zeros(3)
+        self.notes: list[str] = []
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        self.notes.append(f"learn {self.progress.task}.{self.progress.steps_in_task}")
+        self.counts = self.counts + 1
+        loss = torch.nn.functional.cross_entropy(
+            self.classify(self.prepare(batch.images)), batch.labels
+        )
+        self.descend(loss)
+        return {"ce": loss, "twice": 2 * loss}
+
+    def start_task(self) -> None:
+        self.notes.append("start")
+
+    def end_task(self) -> None:
+        self.notes.append("end")
+
+
+def recorder(**changes: Any) -> Recorder:
+    context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), num_classes=6)
+    return Recorder(SETTINGS, replace(context, **changes))
+
+
+def batches(*, announced: bool = True) -> list[Batch]:
+    """Two batches of each of three tasks."""
+    stream = ClassIncremental(DATA, 3)
+    return [batch if announced else replace(batch, task=None) for batch in stream]
+
+
+def test_announced_tasks_start_and_end_once() -> None:
+    method = recorder()
+    for batch in batches():
+        method.observe(batch)
+    method.finish_task()
+    method.finish_task()
+    hooks = ("start", "learn {0}.0", "learn {0}.1", "end")
+    assert method.notes == [hook.format(task) for task in range(3) for hook in hooks]
+
+
+def test_a_loop_that_closes_tasks_itself_sees_the_same() -> None:
+    method, by_itself = recorder(), recorder()
+    for step, batch in enumerate(batches()):
+        method.observe(batch)
+        by_itself.observe(batch)
+        if step % 2:
+            method.finish_task()
+    by_itself.finish_task()
+    assert method.notes == by_itself.notes
+
+
+def test_without_announcements_a_new_class_begins_a_task() -> None:
+    method = recorder(num_classes=None)
+    for batch in batches(announced=False):
+        method.observe(batch)
+    assert method.notes.count("start") == 3
+    assert method.progress.task == 2
+    assert method.progress.classes_before_task == 4
+    assert method.progress.seen == set(range(6))
+
+
+def test_a_task_opened_after_a_close_starts_like_any_other() -> None:
+    method = recorder()
+    first = batches(announced=False)[0]
+    method.observe(first)
+    method.finish_task()
+    method.observe(first)
+    assert method.notes == ["start", "learn 0.0", "end", "start", "learn 1.0"]
+
+
+def test_an_empty_batch_is_nothing() -> None:
+    method, batch = recorder(), batches()[0]
+    nothing = replace(batch, images=batch.images[:0], labels=batch.labels[:0], classes=())
+    assert method.observe(nothing) == {}
+    assert method.notes == []
+    assert method.progress == Progress()
+
+
+def test_terms_come_back_detached() -> None:
+    terms = recorder().observe(batches()[0])
+    assert set(terms) == {"ce", "twice"}
+    assert not any(term.requires_grad for term in terms.values())
+    assert torch.equal(total(terms), 3 * terms["ce"])
+
+
+def test_progress_counts_steps_images_and_classes() -> None:
+    method = recorder()
+    for batch in batches()[:3]:
+        method.observe(batch)
+    progress = method.progress
+    assert (progress.steps, progress.steps_in_task, progress.images) == (3, 1, 30)
+    assert (progress.task, progress.announced, progress.classes_before_task) == (1, 1, 2)
+    resumed = Progress()
+    resumed.load_state_dict(progress.state_dict())
+    assert resumed == progress
+
+
+def test_heads_grow_with_unannounced_classes_and_only_then() -> None:
+    method = recorder(num_classes=None)
+    widths = []
+    for batch in batches(announced=False):
+        method.observe(batch)
+        widths.append(method.network.classes)
+    assert widths == [2, 2, 4, 4, 6, 6]
+    announced = recorder()
+    announced.observe(batches()[0])
+    assert announced.network.classes == 6
+
+
+def test_prediction_is_the_highest_score_in_eval_mode_and_leaves_train_mode() -> None:
+    method = recorder()
+    for batch in batches():
+        method.observe(batch)
+    images = DATA.test.images
+    scores = method.scores(images)
+    assert scores.shape == (12, 6)
+    assert not scores.requires_grad
+    assert torch.equal(method.predict(images), scores.argmax(dim=1))
+    assert torch.allclose(method.scores(images[:1]), scores[:1], atol=1e-5)
+    assert method.network.training
+
+
+def test_a_prediction_that_fails_leaves_train_mode_too() -> None:
+    method = recorder()
+    with pytest.raises(RuntimeError):
+        method.predict(torch.zeros(1, 5, 8, 8, dtype=torch.uint8))
+    assert method.network.training
+
+
+def test_tensors_and_parts_are_state_and_go_on_elsewhere() -> None:
+    source = recorder(num_classes=None)
+    for batch in batches(announced=False)[:4]:
+        source.observe(batch)
+    state = source.state_dict()
+    assert {"network", "optimizer", "memory", "progress", "random", "counts"} <= set(state)
+    resumed = recorder(num_classes=None)
+    resumed.load_state_dict(state)
+    assert resumed.network.classes == 4
+    assert torch.equal(resumed.counts, torch.full((3,), 4.0))
+    assert resumed.progress == source.progress
+    assert torch.equal(resumed.scores(DATA.test.images), source.scores(DATA.test.images))
+
+
+def test_a_saved_tensor_does_not_follow_the_method() -> None:
+    method = recorder()
+    state = method.state_dict()
+    method.observe(batches()[0])
+    assert torch.equal(state["counts"], torch.zeros(3))
+
+
+def test_a_memory_too_small_or_too_large_is_refused() -> None:
+    context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), memory=10)
+    with pytest.raises(UserError, match="10 images is too small for recorder: give at least 20"):
+        Recorder(SETTINGS, context, at_least=20)
+    with pytest.raises(UserError, match="does not fit on cpu"):
+        recorder(memory=10**14)
+
+
+def test_settings_are_checked_before_anything_is_built() -> None:
+    with pytest.raises(UserError, match="did you mean 'slim'"):
+        Recorder(Settings(encoder="slin"), recorder().context)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_the_networks_alone(dtype: torch.dtype) -> None:
+    method = recorder(autocast=dtype)
+    assert method.encode(method.prepare(DATA.test.images)).dtype == torch.float32
+    assert bool(method.observe(batches()[0])["ce"].isfinite())
+
+
+def test_layout_changes_nothing_but_rounding() -> None:
+    first, last = recorder(channels_last=False), recorder(channels_last=True)
+    images = DATA.test.images
+    assert torch.allclose(first.scores(images), last.scores(images), atol=1e-5)

@@ -1,0 +1,153 @@
+"""The check of a method lets a sound one pass and stops each kind of mistake."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods import Context, Settings
+from onpro.methods.base import About, Method, sgd, total
+from onpro.methods.check import check_method
+from onpro.streams import Batch
+
+
+@dataclass(frozen=True)
+class ReplaySettings(Settings):
+    """Settings of a third party's method."""
+
+    learning_rate: float = 0.1
+    """Learning rate (default: ours)."""
+
+
+class Replay(Method[ReplaySettings]):
+    """A sound method: new and replayed images in two forwards."""
+
+    about = About("replay", "Replay", "None", 2024, "images", "linear head", "42")
+    settings_type = ReplaySettings
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network()
+        self.optimizer = sgd(self.network.parameters(), settings.learning_rate, 0.0, 0.0)
+        self.memory = self.make_memory()
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        terms = {"new": self.loss(self.prepare(batch.images), batch.labels)}
+        if len(self.memory):
+            terms["replay"] = self.loss(*self.draw(32))
+        self.descend(total(terms))
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        return terms
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropy(self.classify(self.vary(images)), labels)
+
+
+class Forgetful(Replay):
+    """Keeps a number that is no part of its state."""
+
+    steps = 0
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.steps += 1
+        return super().loss(images, labels) / self.steps
+
+
+class Gambling(Replay):
+    """Draws from torch's global randomness."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        return super().loss(images + 0.1 * torch.rand(images.shape), labels)
+
+
+class Peeking(Replay):
+    """Reads the global random state without moving it."""
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        return super().loss(images, labels) * (1 + torch.random.initial_seed() % 5)
+
+
+class Asleep(Replay):
+    """Stays in eval mode after a prediction."""
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        self.network.eval()
+        return self.rate(self.prepare(images))
+
+
+class Restless(Replay):
+    """Predicts in train mode."""
+
+    @torch.no_grad()
+    def scores(self, images: Tensor) -> Tensor:
+        return self.rate(self.prepare(images))
+
+
+class Idle(Replay):
+    """Never takes a step."""
+
+    def descend(self, loss: Tensor) -> None:
+        pass
+
+
+class Seedless(Replay):
+    """Is the same whatever the seed."""
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        fixed = {**vars(context), "seed": 0}
+        super().__init__(settings, Context(**fixed))
+
+
+class Diverging(Replay):
+    """Has a loss that is not finite."""
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        return super().learn(batch) | {"broken": torch.tensor(torch.nan)}
+
+
+class Shouting(Replay):
+    """Predicts a class it has room for but has never seen."""
+
+    def grow(self, classes: int) -> None:
+        super().grow(classes + 1)
+
+
+BROKEN: list[tuple[type[Replay], str]] = [
+    (Forgetful, "something that changes is not part of its state"),
+    (Gambling, "two runs of one seed differ"),
+    (Peeking, "global random state was read"),
+    (Asleep, "leaves the network out of train mode"),
+    (Restless, "depends on the images beside it"),
+    (Idle, "close to chance"),
+    (Seedless, "the seed changes nothing"),
+    (Diverging, "a loss is not finite"),
+    (Shouting, "the head did not grow with the classes"),
+]
+
+
+def test_a_sound_method_passes() -> None:
+    check_method(Replay)
+
+
+def test_settings_can_be_given() -> None:
+    check_method(Replay, ReplaySettings(encoder="slim", augmentation="none"))
+
+
+@pytest.mark.parametrize(("cls", "complaint"), BROKEN, ids=[cls.__name__ for cls, _ in BROKEN])
+def test_a_broken_method_is_told_what_is_wrong(cls: type[Any], complaint: str) -> None:
+    with torch.random.fork_rng(devices=[]), pytest.raises(AssertionError, match=complaint):
+        check_method(cls)
+
+
+def test_a_method_that_raises_is_not_swallowed() -> None:
+    class Raising(Replay):
+        def learn(self, batch: Batch) -> dict[str, Tensor]:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        check_method(Raising)

@@ -1,0 +1,177 @@
+"""GSS: training as ER, a memory of diverse gradients."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, cross_entropy
+
+from onpro.methods.gss import GSS, weighted_slots
+from tests.methods.learners import batches, found_in, learner, refused, watch
+
+
+def gradient(method: GSS, images: Tensor, labels: Tensor) -> Tensor:
+    """In eval mode, the obvious way."""
+    network = deepcopy(method.network).eval()
+    loss = cross_entropy(network(method.prepare(images)), labels)
+    parts = torch.autograd.grad(loss, list(network.parameters()))
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def test_it_trains_like_er() -> None:
+    gss, er = learner("gss"), learner("er")
+    for batch in batches(1):
+        gss.observe(batch)
+        er.observe(batch)
+    torch.testing.assert_close(gss.network.state_dict(), er.network.state_dict())
+    assert torch.equal(gss.memory.images, er.memory.images)
+
+
+def test_images_that_find_the_memory_empty_score_a_tenth() -> None:
+    method = learner("gss")
+    first = batches(1)[0]
+    method.observe(first)
+    assert torch.equal(method.memory.fields["score"], torch.full((10,), 0.1))
+
+
+def test_later_images_score_their_largest_cosine() -> None:
+    method = learner("gss", gradient_batch=20, memory=25)
+    first, second, third = batches(3)
+    method.observe(first)
+    method.observe(second)
+    stored = method.memory.images.clone(), method.memory.labels.clone()
+    method.observe(third)
+    assert len(method.memory) == 25  # what finds no slot is lost
+    assert torch.equal(method.memory.images[20:], third.images[:5])
+    reference = gradient(method, *stored)  # one batch, the whole memory
+    for i in range(5):
+        alone = gradient(method, third.images[i : i + 1], third.labels[i : i + 1])
+        expected = cosine_similarity(alone, reference, dim=0)
+        torch.testing.assert_close(method.memory.fields["score"][20 + i], expected)
+
+
+def test_memory_gradients_come_from_disjoint_full_batches() -> None:
+    method = learner("gss", gradient_batch=8, gradient_batches=4, memory=30)
+    for batch in batches(3):
+        method.observe(batch)
+    forwards = watch(method)
+    method.network.eval()
+    assert len(list(method.memory_gradients())) == 3  # 30 // 8
+    shown = torch.cat([f.images for f in forwards])
+    assert len(shown) == 24
+    assert len(shown.flatten(1).unique(dim=0)) == 24
+    assert found_in(shown, method.prepare(method.memory.images)).all()
+    method = learner("gss", gradient_batch=8, gradient_batches=2, memory=30)
+    for batch in batches(3):
+        method.observe(batch)
+    assert len(list(method.memory_gradients())) == 2
+
+
+def test_the_memory_is_examined_in_eval_mode_with_raw_images() -> None:
+    method = learner("gss", memory=20, gradient_batch=20)
+    for batch in batches(2):
+        method.observe(batch)
+    forwards = watch(method)
+    batch = batches(1, start=2)[0]
+    stored = method.prepare(method.memory.images)
+    before = deepcopy(method.network)
+    method.observe(batch)
+    assert [f.training for f in forwards] == [True, True, False, False]
+    assert found_in(forwards[-1].images, stored).all()
+    for forward in forwards[:2]:
+        before(forward.images)
+    for name, running in before.named_buffers():  # moved by the two training passes alone
+        torch.testing.assert_close(method.network.get_buffer(name), running)
+    assert method.network.training
+    assert method.progress.images == 10 + (10 + 10 + 10 + 10) + (10 + 20 + 10 + 20)
+
+
+class Told(GSS):
+    """GSS that is told the scores."""
+
+    scores_told: Tensor
+    batch_told: Tensor
+
+    def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return self.scores_told[: len(labels)], self.batch_told
+
+
+def full(memory: int = 20) -> Told:
+    method = learner("gss", memory=memory)
+    for batch in batches(2):
+        method.observe(batch)
+    method.__class__ = Told
+    return method  # type: ignore[no-any-return] # a GSS of another class now
+
+
+def test_a_batch_that_agrees_with_the_memory_changes_nothing() -> None:
+    method = full()
+    method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(0.0)
+    before = deepcopy(method.memory.state_dict())
+    method.observe(batches(1, start=2)[0])
+    after = method.memory.state_dict()
+    assert torch.equal(before["images"], after["images"])
+    assert torch.equal(before["fields"]["score"], after["fields"]["score"])
+
+
+def test_a_batch_that_opposes_the_memory_takes_distinct_slots() -> None:
+    method = full()
+    batch = batches(1, start=2)[0]
+    method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(-0.1)
+    method.observe(batch)  # no redundancy at all: each item surely replaces its slot
+    new = found_in(method.memory.images, batch.images)
+    assert int(new.sum()) == 10
+    assert torch.equal(method.memory.fields["score"] == -1, new)
+    assert len(method.memory) == 20
+
+
+def test_an_item_replaces_its_slot_with_the_probability_of_its_score() -> None:
+    stored = []
+    for seed in range(30):
+        method = full()
+        method.random = type(method.random)(seed, method.context.device)
+        method.memory.fields["score"].fill_(0.0)
+        method.scores_told, method.batch_told = torch.full((10,), 0.5), torch.tensor(-0.1)
+        batch = batches(1, start=2)[0]
+        method.exchange(batch.images, batch.labels)
+        stored.append(int(found_in(batch.images, method.memory.images).sum()))
+    share = 0.5 / (0.5 + 0.75)
+    deviation = (share * (1 - share) / 300) ** 0.5
+    assert abs(sum(stored) / 300 - share) < 4 * deviation
+
+
+def test_more_images_than_slots() -> None:
+    method = full(memory=5)
+    method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(-0.1)
+    batch = batches(1, start=2)[0]
+    method.observe(batch)
+    assert found_in(method.memory.images, batch.images[:5]).all()
+
+
+def test_slots_are_drawn_by_weight_and_distinct() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.tensor([0.1, 0.0, 0.6, 0.3])
+    draws = torch.stack([weighted_slots(weights, 2, generator) for _ in range(2000)])
+    assert (draws[:, 0] != draws[:, 1]).all()
+    first = torch.bincount(draws[:, 0], minlength=4) / 2000
+    torch.testing.assert_close(first, weights, rtol=0, atol=0.05)
+    second_after_2 = draws[draws[:, 0] == 2, 1]
+    share = float((second_after_2 == 3).float().mean())
+    assert abs(share - 0.3 / 0.4) < 0.06
+
+
+def test_slots_without_weight_are_drawn_where_there_are_too_few_others() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = weighted_slots(torch.tensor([0.0, 0.0, 0.5, 0.0]), 3, generator)
+    assert drawn[0] == 2
+    assert len(drawn.unique()) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"gradient_batches": 0}, "gradient batch"), ({"gradient_batch": 0}, "gradient batch")],
+)
+def test_a_bad_value_is_refused(changes: dict[str, Any], word: str) -> None:
+    refused("gss", word, **changes)

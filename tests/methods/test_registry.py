@@ -1,0 +1,114 @@
+"""Methods by name, those of other packages among them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.methods import method, methods, register, registry
+from onpro.methods.er import ER, ERSettings
+
+ABOUT: dict[str, Any] = {
+    "title": "Mine",
+    "paper": "None yet",
+    "year": 2024,
+    "memory": "images",
+    "inference": "linear head",
+    "images_per_step": "74",
+}
+
+
+class Mine(ER):
+    """A method of somebody else."""
+
+
+class EntryPoint:
+    """What an installed package announces; loading it registers a method, or fails."""
+
+    value = "their.package"
+
+    def __init__(self, name: str = "theirs", error: Exception | None = None) -> None:
+        self.name = name
+        self.error = error
+
+    def load(self) -> None:
+        if self.error:
+            raise self.error
+        register(self.name, ERSettings, **ABOUT)(Mine)
+
+
+@pytest.fixture(autouse=True)
+def _known_methods_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    methods()
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    yield
+    registry._announced_elsewhere.cache_clear()
+
+
+def announce(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> None:
+    groups = {"onpro.methods": entries}
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: groups.get(group, ()))
+    registry._announced_elsewhere.cache_clear()
+
+
+def test_the_methods_of_the_package_are_known_by_name() -> None:
+    assert {"er", "onpro"} <= set(methods())
+    assert list(methods()) == sorted(methods())
+    assert method("er") is ER
+    assert all(cls.about.name == name for name, cls in methods().items())
+
+
+def test_a_registered_method_is_known_with_its_settings() -> None:
+    assert register("mine", ERSettings, **ABOUT)(Mine) is Mine
+    assert method("mine") is Mine
+    assert Mine.settings_type is ERSettings
+    assert (Mine.about.name, Mine.about.title, Mine.about.year) == ("mine", "Mine", 2024)
+    assert ER.about.name == "er", "the parent's description stays its own"
+
+
+def test_registering_the_same_class_again_is_fine() -> None:
+    register("mine", ERSettings, **ABOUT)(Mine)
+    register("mine", ERSettings, **ABOUT)(Mine)
+    assert method("mine") is Mine
+
+
+def test_two_methods_cannot_have_one_name() -> None:
+    with pytest.raises(ValueError, match="two methods want the name 'er'"):
+        register("er", ERSettings, **ABOUT)(Mine)
+    assert method("er") is ER
+
+
+def test_classes_of_one_name_in_two_packages_are_two_methods() -> None:
+    namesake = type("ER", (Mine,), {"__module__": "their.package", "__qualname__": "ER"})
+    with pytest.raises(ValueError, match="two methods want the name 'er'"):
+        register("er", ERSettings, **ABOUT)(namesake)
+
+
+def test_an_unknown_name_is_told_the_nearest_one() -> None:
+    with pytest.raises(UserError, match="no method 'onproo'; did you mean 'onpro'"):
+        method("onproo")
+
+
+def test_a_list_of_methods_is_a_copy() -> None:
+    methods().clear()
+    assert method("er") is ER
+
+
+def test_methods_of_installed_packages_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(monkeypatch, EntryPoint())
+    assert methods()["theirs"] is Mine
+    assert method("theirs") is Mine
+
+
+def test_a_broken_package_is_left_out_and_the_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(monkeypatch, EntryPoint(error=ImportError("no such thing")), EntryPoint("sound"))
+    with pytest.warns(UserWarning, match=r"methods of their\.package left out.*no such thing"):
+        assert "sound" in methods()
+    assert method("er") is ER
+
+
+def test_a_package_that_takes_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(monkeypatch, EntryPoint("er"))
+    with pytest.warns(UserWarning, match="two methods want the name 'er'"):
+        assert method("er") is ER

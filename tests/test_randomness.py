@@ -1,0 +1,54 @@
+"""One generator for each purpose, all from one seed, none from torch's global state."""
+
+import torch
+from torch import Tensor
+
+from onpro.randomness import Generators, derive_seed
+
+CPU = torch.device("cpu")
+
+
+def draw(generators: Generators, purpose: str, count: int = 5) -> Tensor:
+    return torch.rand(count, generator=generators[purpose])
+
+
+def test_a_derived_seed_depends_on_the_seed_and_the_purpose() -> None:
+    assert derive_seed(3, "memory") == derive_seed(3, "memory")
+    seeds = {derive_seed(seed, purpose) for seed in range(20) for purpose in ("a", "b", "ab")}
+    assert len(seeds) == 60
+
+
+def test_a_derived_seed_fits_any_generator() -> None:
+    assert all(0 <= derive_seed(seed, "memory") < 2**63 for seed in (0, 1, 2**63 - 1))
+
+
+def test_seed_and_number_do_not_run_into_each_other() -> None:
+    assert derive_seed(1, "2/x") != derive_seed(12, "/x")
+
+
+def test_equal_seeds_draw_equal_numbers_and_others_do_not() -> None:
+    first, second, other = Generators(0, CPU), Generators(0, CPU), Generators(1, CPU)
+    assert torch.equal(draw(first, "memory"), draw(second, "memory"))
+    assert not torch.equal(draw(first, "mixup"), draw(other, "mixup"))
+
+
+def test_purposes_do_not_disturb_each_other() -> None:
+    alone, beside = Generators(0, CPU), Generators(0, CPU)
+    draw(beside, "mixup", 100)
+    first = draw(beside, "memory")
+    draw(beside, "mixup", 100)
+    assert torch.equal(torch.cat([first, draw(beside, "memory")]), draw(alone, "memory", 10))
+    assert not torch.equal(draw(alone, "mixup"), draw(Generators(0, CPU), "memory"))
+
+
+def test_a_saved_state_goes_on_where_it_was() -> None:
+    source = Generators(0, CPU)
+    draw(source, "memory", 7)
+    state = {purpose: position.clone() for purpose, position in source.state_dict().items()}
+    expected = draw(source, "memory"), draw(source, "mixup")
+    resumed = Generators(0, CPU)
+    draw(resumed, "memory", 3)
+    draw(resumed, "mixup", 3)
+    resumed.load_state_dict(state)
+    assert torch.equal(draw(resumed, "memory"), expected[0])
+    assert torch.equal(draw(resumed, "mixup"), expected[1]), "first used after the save"

@@ -1,0 +1,254 @@
+"""A run that is stopped anywhere goes on from its files as if nothing had happened."""
+
+import errno
+import logging
+import os
+import signal
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.data.tiny import tiny
+from onpro.errors import UserError
+from onpro.experiments import settings_for
+from onpro.methods import Context, Settings, method, methods
+from onpro.methods.er import ER
+from onpro.methods.registry import AnyMethod
+from onpro.streams import Batch, ClassIncremental
+from onpro.training import Checkpoints, Saver, Stopped, Trainer
+
+DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
+TASKS, STEPS = 3, 6
+TIMES = {"train_seconds", "eval_seconds"}
+
+
+class Diverging(ER):
+    """ER whose loss becomes NaN, or its weights infinite after a good loss, at the fourth step."""
+
+    what = "loss"
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        terms = super().learn(batch)
+        if self.progress.steps == 3 and self.what == "loss":
+            return terms | {"new": terms["new"] * torch.nan}
+        if self.progress.steps == 3:
+            with torch.no_grad():
+                self.network.classifier.bias.fill_(torch.inf)
+        return terms
+
+
+class DivergingWeights(Diverging):
+    what = "weights"
+
+
+def quick(name: str) -> Settings:
+    """A method's settings for tiny, without copies that take time."""
+    settings = settings_for(name, "tiny")
+    once = {"rotations": 1} if "rotations" in {f.name for f in fields(settings)} else {}
+    return replace(settings, **once)  # type: ignore[arg-type] # a subclass has the field
+
+
+def trainer_of(name: str = "er", cls: type[AnyMethod] | None = None) -> Trainer:
+    context = Context(
+        DATA.image_shape, Normalise(DATA.mean, DATA.std), num_classes=6, memory=20, seed=3
+    )
+    learner = (cls or method(name))(quick(name), context)
+    return Trainer(learner, ClassIncremental(DATA, TASKS))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two states are equal, bit for bit, times aside."""
+    if isinstance(a, Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a if key not in TIMES)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_stopped_after_every_step_and_examination_a_run_ends_the_same(
+    name: str, tmp_path: Path
+) -> None:
+    straight = trainer_of(name)
+    straight.run()
+    stops = 0
+    while True:
+        checkpoints = Checkpoints(tmp_path / "checkpoint")
+        saved = checkpoints.load()
+        resumed = trainer_of(name)
+        if saved:
+            resumed.load_state_dict(saved["trainer"])
+        resumed.keeper = Saver(checkpoints, 0, stop=lambda: signal.SIGTERM)
+        try:
+            resumed.run()
+        except Stopped:
+            stops += 1
+        else:
+            break
+    assert stops == STEPS + TASKS
+    assert same(resumed.state_dict(), straight.state_dict())
+
+
+def test_without_a_clock_states_are_kept_after_each_task(tmp_path: Path) -> None:
+    saves: list[int] = []
+
+    class Noting(Checkpoints):
+        def save(self, step: int, state: dict[str, Any]) -> None:
+            saves.append(step)
+            super().save(step, state)
+
+    trainer = trainer_of()
+    trainer.keeper = Saver(Noting(tmp_path), 0)
+    trainer.run()
+    assert saves == [2, 4, 6]
+
+
+def test_the_clock_says_when_a_state_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("onpro.training.checkpoint.time.monotonic", lambda: now)
+    asked: list[int] = []
+    saver = Saver(Checkpoints(tmp_path), 30, stop=lambda: asked[0] if asked else None)
+    never = Saver(Checkpoints(tmp_path), 0)
+    assert not saver.due()
+    now = 131.0
+    assert saver.due()
+    assert not never.due()
+    saver.keep({"stream": {"position": 1}})
+    assert not saver.due()
+    asked.append(signal.SIGINT)
+    assert saver.due()
+    with pytest.raises(Stopped, match=f"signal {signal.SIGINT:d}"):
+        saver.keep({"stream": {"position": 2}})
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
+    with pytest.raises(UserError, match="0 seconds or more"):
+        Saver(Checkpoints(tmp_path), seconds)
+
+
+def names(checkpoints: Checkpoints) -> list[str]:
+    return sorted(path.name for path in checkpoints.folder.iterdir())
+
+
+def saved_at(folder: Path, *steps: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder)
+    for step in steps:
+        checkpoints.save(step, {"step": step, "weights": torch.full((50,), float(step))})
+    return checkpoints
+
+
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
+    checkpoints = saved_at(tmp_path, 8, 9, 10, 11)
+    assert names(checkpoints) == ["step-10.onpro", "step-11.onpro"]
+    state = Checkpoints(tmp_path).load()
+    assert state is not None
+    assert state["step"] == 11
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
+    checkpoints = saved_at(tmp_path, 8)
+    (tmp_path / "step-9.onpro.part").write_bytes(b"half")
+    assert [path.name for path in checkpoints.files()] == ["step-8.onpro"]
+    checkpoints.save(12, {})
+    assert names(checkpoints) == ["step-12.onpro", "step-8.onpro"]
+
+
+def test_no_folder_no_state(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    assert checkpoints.load() is None
+    checkpoints.remove()
+    assert not list(tmp_path.iterdir())
+
+
+def damaged(content: bytes, how: str, where: float) -> bytes:
+    position = int(where * (len(content) - 1))
+    if how == "cut":
+        return content[:position]
+    return content[:position] + bytes([content[position] ^ 4]) + content[position + 1 :]
+
+
+@pytest.mark.parametrize("how", ["cut", "flipped"])
+def test_a_damaged_file_wherever_it_is_damaged_is_told_and_the_one_before_is_taken(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = saved_at(tmp_path, 10, 25).files()[0]
+    whole = newest.read_bytes()
+    for k in range(41):
+        newest.write_bytes(damaged(whole, how, k / 40))
+        caplog.clear()
+        state = Checkpoints(tmp_path).load()
+        assert state is not None
+        assert state["step"] == 10
+        (record,) = caplog.records
+        assert record.levelno == logging.WARNING
+        assert "step-25.onpro" in record.message
+        assert "going back to step-10.onpro: steps 11 to 25 are trained again" in record.message
+
+
+def test_going_on_after_damage_keeps_the_good_ones(tmp_path: Path) -> None:
+    newest = saved_at(tmp_path, 10, 25).files()[0]
+    newest.write_bytes(b"")
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.load()
+    checkpoints.save(12, {"step": 12})
+    assert names(checkpoints) == ["step-10.onpro", "step-12.onpro"]
+
+
+def test_where_all_are_damaged_a_sentence_says_so(tmp_path: Path) -> None:
+    for path in saved_at(tmp_path, 10, 25).files():
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"no checkpoint can be read.*step-25.*step-10.*--fresh"):
+        Checkpoints(tmp_path).load()
+    assert names(Checkpoints(tmp_path)) == ["step-10.onpro", "step-25.onpro"]
+
+
+def test_a_full_disk_takes_no_earlier_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = saved_at(tmp_path, 10, 25)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save(30, {})
+    assert names(checkpoints) == ["step-10.onpro", "step-25.onpro"]
+
+
+def test_a_loss_that_is_nan_ends_the_run_and_saves_nothing_bad(tmp_path: Path) -> None:
+    trainer = trainer_of(cls=Diverging)
+    trainer.keeper = Saver(Checkpoints(tmp_path), 1e-9)
+    with pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: new is nan;"):
+        trainer.run()
+    assert names(Checkpoints(tmp_path)) == ["step-2.onpro", "step-3.onpro"]
+
+
+@pytest.mark.parametrize("every", [1e-9, 0])
+def test_weights_that_are_infinite_end_the_run_and_are_never_saved(
+    tmp_path: Path, every: float
+) -> None:
+    trainer = trainer_of(cls=DivergingWeights)
+    trainer.keeper = Saver(Checkpoints(tmp_path), every)
+    with pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: weights of the"):
+        trainer.run()
+    assert len(trainer.accuracy) == 1, "the examination after step 4 would be of no use"
+    newest = Checkpoints(tmp_path).files()[0]
+    assert newest.name == ("step-3.onpro" if every else "step-2.onpro")
+
+
+def test_a_bad_loss_is_looked_for_only_at_logged_steps_and_before_saving() -> None:
+    trainer = trainer_of(cls=Diverging)
+    trainer.stream = ClassIncremental(DATA, 1)  # the fourth step is neither first nor last
+    trainer.run()
+    assert len(trainer.accuracy) == 1

@@ -1,0 +1,171 @@
+"""The loop: when it examines, what it tells, and that it can stop anywhere and go on."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from onpro.augment import Normalise
+from onpro.data.imageset import Split
+from onpro.data.tiny import tiny
+from onpro.errors import UserError
+from onpro.experiments import settings_for
+from onpro.methods import Context, method
+from onpro.methods.er import ER, ERSettings
+from onpro.methods.registry import AnyMethod
+from onpro.streams import ClassIncremental
+from onpro.training import Evaluated, Step, Trainer
+
+DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
+TASKS = 3
+STEPS = [2, 4, 6]
+"""Steps taken at the end of each task: 16 images a task, batches of 10."""
+
+
+class Notes:
+    """Notes everything it is told, and the trainer's state then."""
+
+    def __init__(self) -> None:
+        self.trainer: Trainer | None = None
+        self.steps: list[Step] = []
+        self.evaluations: list[Evaluated] = []
+        self.states: list[dict[str, Any]] = []
+
+    def on_step(self, step: Step) -> None:
+        self.steps.append(step)
+        self._save()
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        self.evaluations.append(evaluated)
+        self._save()
+
+    def _save(self) -> None:
+        if self.trainer:
+            self.states.append(copy.deepcopy(self.trainer.state_dict()))
+
+
+class Counting(ER):
+    """ER that counts how often a task is closed, and at which step."""
+
+    def __init__(self, settings: ERSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.closed: list[int] = []
+
+    def end_task(self) -> None:
+        self.closed.append(self.progress.steps)
+
+
+def build(cls: type[AnyMethod] = ER, name: str = "er") -> AnyMethod:
+    context = Context(
+        DATA.image_shape, Normalise(DATA.mean, DATA.std), num_classes=6, memory=20, seed=3
+    )
+    return cls(settings_for(name, "tiny"), context)
+
+
+def trainer_of(learner: AnyMethod, notes: Notes, log_every: int = 50) -> Trainer:
+    return Trainer(learner, ClassIncremental(DATA, TASKS), listeners=[notes], log_every=log_every)
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Trainer, Notes]:
+    notes = Notes()
+    trainer = trainer_of(build(Counting), notes)
+    trainer.run()
+    return trainer, notes
+
+
+def test_all_tasks_so_far_are_examined_after_each(told: tuple[Trainer, Notes]) -> None:
+    trainer, notes = told
+    assert [len(row) for row in trainer.accuracy] == [1, 2, 3]
+    assert [e.accuracy for e in notes.evaluations] == trainer.accuracy
+    assert [(e.task, e.step) for e in notes.evaluations] == list(enumerate(STEPS))
+    assert all(0 <= value <= 100 for row in trainer.accuracy for value in row)
+
+
+def test_the_last_confusion_matrix_covers_all_test_images(told: tuple[Trainer, Notes]) -> None:
+    trainer, _ = told
+    assert trainer.confusion.sum(dim=1).tolist() == [5] * 6
+    right = trainer.confusion.diagonal().view(TASKS, 2).sum(dim=1) / 10 * 100
+    assert trainer.accuracy[-1] == pytest.approx(right.tolist())
+
+
+def test_a_task_is_closed_once_and_before_its_examination(told: tuple[Trainer, Notes]) -> None:
+    trainer, _ = told
+    assert isinstance(trainer.method, Counting)
+    assert trainer.method.closed == STEPS
+
+
+def test_the_first_step_and_the_last_of_each_task_are_told(told: tuple[Trainer, Notes]) -> None:
+    _, notes = told
+    assert [step.step for step in notes.steps] == [1, *STEPS]
+    assert [step.task for step in notes.steps] == [0, 0, 1, 2]
+    assert set(notes.steps[0].terms) == {"new"}
+    assert set(notes.steps[-1].terms) == {"new", "replay"}
+
+
+def test_every_so_many_steps_are_told() -> None:
+    notes = Notes()
+    trainer_of(build(), notes, log_every=3).run()
+    assert [step.step for step in notes.steps] == [1, 2, 3, 4, 6]
+
+
+def test_images_and_seconds_only_grow(told: tuple[Trainer, Notes]) -> None:
+    trainer, notes = told
+    images = [step.images_seen for step in notes.steps]
+    seconds = [step.train_seconds for step in notes.steps]
+    assert images == sorted(images)
+    assert images[0] == 10
+    assert images[-1] == trainer.method.progress.images
+    assert seconds == sorted(seconds)
+    assert trainer.train_seconds >= seconds[-1] > 0
+    assert trainer.eval_seconds == notes.evaluations[-1].eval_seconds > 0
+
+
+@pytest.mark.parametrize("name", ["er", "onpro"])
+def test_stopping_anywhere_and_going_on_equals_going_straight_through(name: str) -> None:
+    notes = Notes()
+    straight = trainer_of(build(method(name), name), notes, log_every=1)
+    notes.trainer = straight
+    straight.run()
+    assert len(notes.states) == STEPS[-1] + TASKS, "after each step and after each examination"
+    for state in notes.states:
+        resumed = trainer_of(build(method(name), name), Notes(), log_every=1)
+        resumed.load_state_dict(state)
+        resumed.run()
+        assert resumed.accuracy == straight.accuracy
+        assert torch.equal(resumed.confusion, straight.confusion)
+        assert same(resumed.method.state_dict(), straight.method.state_dict())
+
+
+def test_a_finished_run_has_nothing_left_to_do(told: tuple[Trainer, Notes]) -> None:
+    trainer, _ = told
+    notes = Notes()
+    again = trainer_of(build(Counting), notes)
+    again.load_state_dict(copy.deepcopy(trainer.state_dict()))
+    again.run()
+    assert not notes.steps
+    assert not notes.evaluations
+    assert again.accuracy == trainer.accuracy
+
+
+def test_a_task_without_test_images_is_refused_before_any_training() -> None:
+    first = DATA.test.labels < 4
+    test = Split(DATA.test.images[first], DATA.test.labels[first])
+    stream = ClassIncremental(replace(DATA, test=test), TASKS)
+    with pytest.raises(UserError, match=r"task 3 of 3 \(stripes 4, stripes 5\) has no test image"):
+        Trainer(build(), stream)
+    Trainer(build(), ClassIncremental(replace(DATA, test=test), 2))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two states are equal, bit for bit."""
+    if isinstance(a, Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
