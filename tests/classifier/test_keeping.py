@@ -99,7 +99,7 @@ def test_every_altered_byte_is_noticed(make: Any, photos: Any, tmp_path: Path) -
         altered = bytearray(content)
         altered[position] ^= 4
         file.write_bytes(altered)
-        with pytest.raises(ValueError, match="damaged|not a file|newer"):
+        with pytest.raises(ValueError, match=r"damaged|not a file|newer"):
             OnlineClassifier.load(file)
     file.write_bytes(content[:-1])
     with pytest.raises(ValueError, match="damaged"):
@@ -163,7 +163,7 @@ def test_what_was_learned_with_is_saved_not_what_was_set_since(
     for each in (classifier, loaded):
         each.partial_fit(images, labels)
     np.testing.assert_array_equal(loaded.predict_proba(images), classifier.predict_proba(images))
-    assert classifier.fit(images, labels).settings_.learning_rate == 0.5  # type: ignore[attr-defined]
+    assert classifier.fit(images, labels).settings_.learning_rate == 0.5
 
 
 def test_files_of_version_1_are_read() -> None:

@@ -17,9 +17,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_without_a_file_the_table_is_printed(
-    out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_file_the_table_is_printed(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(out)]) == 0
     assert capsys.readouterr().out == report(read_runs([out])) + "\n"
 

@@ -8,6 +8,7 @@ import tyro
 
 from onpro.cli.many import ManyOptions, carry_out
 from onpro.cli.parsing import parse
+from onpro.errors import UserError
 from onpro.experiments.sweep import read_sweep
 
 
@@ -15,7 +16,7 @@ from onpro.experiments.sweep import read_sweep
 class SweepOptions:
     """What to run."""
 
-    file: tyro.conf.Positional[Path]
+    file: tyro.conf.Positional[Path | None] = None
     """TOML file with grids of methods, data sets, memories, seeds, recipes and settings."""
 
 
@@ -38,9 +39,11 @@ class Command:
 def main(arguments: Sequence[str]) -> int:
     """Run and report a sweep."""
     about = (
-        "Run all combinations that a TOML file names, print their measures and compare methods. "
+        "Run all combinations that a TOML file names and compare their methods.\n\n"
         "What is finished in OUT is not run again, what was interrupted goes on."
     )
     command = parse(Command, arguments, command="onpro sweep", about=about)
-    cells = read_sweep(command.sweep.file)
-    return carry_out(cells, command.runs, what=str(command.sweep.file))
+    file = command.sweep.file
+    if file is None:
+        raise UserError("name a TOML file with the runs to make, such as sweep.toml.")
+    return carry_out(read_sweep(file), command.runs, what=str(file))

@@ -52,8 +52,8 @@ class Command:
 def main(arguments: Sequence[str]) -> int:
     """Run and print a table."""
     about = (
-        "Run what a table of the paper needs and print it beside the paper's values. What is "
-        "finished in OUT is not run again, what was interrupted goes on."
+        "Run what a table of the paper needs and print it beside the paper's values.\n\n"
+        "What is finished in OUT is not run again, what was interrupted goes on."
     )
     command = parse(Command, arguments, command="onpro table", about=about)
     options = command.table

@@ -64,7 +64,7 @@ class ASERSettings(ReplaySettings):
     year=2021,
     memory="images, by Shapley value",
     inference="linear head",
-    images_per_step="74, and 20 + 4.5 for each class without gradient",
+    images_per_step="up to 74, and 20 + 4.5 for each class without gradient",
 )
 class ASER(RotatedHeadMethod[ASERSettings]):
     """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""

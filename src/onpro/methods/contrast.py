@@ -4,7 +4,7 @@ Guo et al., "Online Continual Learning through Mutual Information Maximization",
 parts OnPro took over as they are.
 """
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -15,8 +15,10 @@ from torch.nn.functional import normalize
 
 from onpro import losses
 from onpro.augment import check_rotation, rotated_labels, rotations
-from onpro.methods.base import Context, Method
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Method, total
 from onpro.methods.settings import Settings, require
+from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,22 @@ class ContrastMethod(Method[C], ABC):
             fused=True,
         )
         self.memory = self.make_memory()
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        """One Adam step, then the memory's update."""
+        learn = self.learn_first_task if self.progress.task == 0 else self.learn_later_task
+        terms = learn(self.prepare(batch.images), batch.labels)
+        self.descend(total(terms))
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        return terms
+
+    @abstractmethod
+    def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The terms of the loss in the first task, of new images as network input."""
+
+    @abstractmethod
+    def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The terms of the loss in later tasks."""
 
     def replay_size(self) -> int:
         """At most `replay_per_class` images for each class seen so far."""

@@ -12,12 +12,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, total
+from onpro.methods.base import Context
 from onpro.methods.contrast import ContrastMethod, ContrastSettings
 from onpro.methods.registry import register
 from onpro.methods.teacher import Teacher
-from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
@@ -42,14 +40,6 @@ class OCM(ContrastMethod[OCMSettings]):
         super().__init__(settings, context)
         # In train mode, as in the official code: it normalises by the batch it is shown.
         self.previous = Teacher(self.network, context, training=True)
-
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One Adam step, then the memory's update."""
-        learn = self.learn_first_task if self.progress.task == 0 else self.learn_later_task
-        terms = learn(self.prepare(batch.images), batch.labels)
-        self.descend(total(terms))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
-        return terms
 
     def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The first task, without replay: contrast and cross-entropy of the new images."""

@@ -14,14 +14,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import feedback
-from onpro.methods.base import Context, total
+from onpro.methods.base import Context
 from onpro.methods.contrast import ContrastMethod, ContrastSettings
 from onpro.methods.feedback import Mixture
 from onpro.methods.registry import register
 from onpro.methods.settings import require
-from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
@@ -131,14 +129,6 @@ class OnPro(ContrastMethod[OnProSettings]):
         dimension = settings.projection or self.network.encoder.out_features
         self.prototypes = torch.zeros(self.network.classes, dimension, device=context.device)
         """Q: replay prototypes of the last step, a zero row for each absent class."""
-
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One Adam step, then the memory's update."""
-        learn = self.learn_first_task if self.progress.task == 0 else self.learn_later_task
-        terms = learn(self.prepare(batch.images), batch.labels)
-        self.descend(total(terms))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
-        return terms
 
     def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The first task: cross-entropy on new images; replay serves only its prototypes."""

@@ -184,7 +184,7 @@ def spread(features: Tensor, labels: Tensor, means: Tensor, counts: Tensor) -> T
         means: (classes, width) of each class.
         counts: (classes,) number of its features; a class of one feature counts 0.
     """
-    squares = (features - means[labels]).square().mean(dim=1)
-    of_class = torch.zeros_like(counts).scatter_add_(0, labels, squares)
-    variance = of_class / (counts - 1).clamp(min=1)
+    squares = (features - means[labels]).square().mean(dim=1, keepdim=True)
+    biased, _ = losses.class_means(squares, labels, len(means))
+    variance = biased[:, 0] * counts / (counts - 1).clamp(min=1)
     return (variance.sum() / (counts > 0).sum().clamp(min=1)).sqrt()

@@ -11,6 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.execute import Job
 from onpro.experiments.executors.worker import Outcome, work
@@ -30,7 +32,7 @@ class Local:
 
     def __init__(self, workers: int | None = None, gpus: Sequence[str] = ()) -> None:
         self._workers = workers or cores()
-        self._threads = max(1, cores() // self._workers)
+        self._threads = max(1, min(cores(), torch.get_num_threads()) // self._workers)
         self._gpus = list(gpus)
         self._jobs: list[LocalJob] = []
         self._context = _context(clean=bool(gpus))

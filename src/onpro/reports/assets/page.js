@@ -54,8 +54,8 @@ function pick(experiment, isTicked) {
 function shortLabels(group) {
   const tellings = [
     (e) => e.name,
-    (e) => `${e.name}, M = ${e.memory}`,
-    (e) => `${e.name}, M = ${e.memory} (${e.hash})`,
+    (e) => `${e.name}, M\u00a0=\u00a0${e.memory}`,
+    (e) => `${e.name}, M\u00a0=\u00a0${e.memory} (${e.hash})`,
   ];
   const isTelling = (tell) => new Set(group.map(tell)).size === group.length;
   const tell = tellings.find(isTelling) ?? tellings.at(-1);
@@ -175,7 +175,7 @@ function list() {
   const shown = shownExperiments();
   const runs = shown.reduce((sum, e) => sum + e.n, 0);
   byId("shown").textContent = shown.length
-    ? `${counted(shown.length, "experiment")} of ${counted(runs, "run")}, ${drawnExperiments().length} drawn.`
+    ? `${counted(shown.length, "experiment")}, ${counted(runs, "run")}; ${drawnExperiments().length} drawn.`
     : "No experiment is left: untick a filter.";
   table.fill(shown, mostListed, (e) => (drawn.has(e) ? slots.get(e) : null));
   replaceWith(byId("run-list"), shown.slice(0, mostListed).map(runsOf));
@@ -240,7 +240,7 @@ function runsOf(experiment) {
         node("table", {}, node("caption", {}, title),
           node("thead", {}, node("tr", {}, ...header.map((cell, column) => node("th", { scope: "col", class: column ? "number" : null }, cell)))),
           node("tbody", {}, ...lines.map(([folder, ...rest]) =>
-            node("tr", {}, node("th", { scope: "row", title: folder }, folder), ...rest.map((cell) => node("td", { class: "number" }, cell))))))),
+            node("tr", {}, node("th", { scope: "row", title: folder }, folder.split("/").at(-1)), ...rest.map((cell) => node("td", { class: "number" }, cell))))))),
       ...kinds.map((kind, index) => node("div", {},
         node("h3", {}, kinds.length > 1 ? `Hardware and versions, no. ${index + 1}` : "Hardware and versions"),
         facts(data.conditions[kind]))),
@@ -293,4 +293,4 @@ new ResizeObserver(() => {
 }).observe(document.body);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
 document.addEventListener("submit", (event) => event.preventDefault());
-addEventListener("scroll", hideTip, { passive: true });
+addEventListener("scroll", placeTip, { passive: true });

@@ -1,10 +1,22 @@
 // One tooltip for all charts, by pointer, touch and keyboard.
 
-/** Show lines beside a point of the window: [slot or null, text] each, the first is the title. */
-function showTip(lines, x, y) {
+let anchor = null; // the point the tooltip belongs to
+
+/** Show lines beside a point of a drawing: [slot or null, text] each, the first is the title. */
+function showTip(lines, drawing, x, y) {
   const tip = byId("tip");
   tip.replaceChildren(...lines.map(([slot, text]) => node("p", {}, swatch(slot), text)));
   tip.hidden = false;
+  anchor = { drawing, x, y };
+  placeTip();
+}
+
+/** Keep the tooltip at its point when the page scrolls, as it does to bring a focus into view. */
+function placeTip() {
+  if (!anchor) return;
+  const tip = byId("tip");
+  const at = anchor.drawing.getBoundingClientRect();
+  const [x, y] = [at.left + anchor.x, at.top + anchor.y];
   const box = tip.getBoundingClientRect();
   const left = x + 14 + box.width > innerWidth - 8 ? x - 14 - box.width : x + 14;
   tip.style.left = `${clamp(left, 8, Math.max(8, innerWidth - 8 - box.width))}px`;
@@ -12,6 +24,7 @@ function showTip(lines, x, y) {
 }
 
 function hideTip() {
+  anchor = null;
   byId("tip").hidden = true;
 }
 
@@ -37,8 +50,7 @@ function explorable(drawing, items) {
   const reveal = (index) => {
     current = index;
     const { lines, x, y } = items.show(index);
-    const box = drawing.getBoundingClientRect();
-    showTip(lines, box.left + x, box.top + y);
+    showTip(lines, drawing, x, y);
   };
   const leave = () => {
     items.clear();
@@ -61,7 +73,9 @@ function explorable(drawing, items) {
   };
   drawing.addEventListener("pointermove", point);
   drawing.addEventListener("pointerdown", point);
-  drawing.addEventListener("pointerleave", leave);
+  drawing.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") leave(); // a finger that is lifted leaves: what it touched stays
+  });
   drawing.addEventListener("focus", () => drawing.matches(":focus-visible") && reveal(current));
   drawing.addEventListener("blur", leave);
   drawing.addEventListener("keydown", (event) => {

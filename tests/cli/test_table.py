@@ -1,0 +1,278 @@
+"""`onpro table`: what it runs, what it leaves alone, what it prints."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from onpro.experiments import RunConfig, run, settings_for
+from onpro.experiments.plan import Place, configurations
+from onpro.experiments.tables import table
+from onpro.methods import registry
+from tests.cli.conftest import Command
+
+SMOKE = [
+    "table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20",
+    "--seeds", "2", "--limit-per-class", "8", "--device", "cpu", "--out", "out",
+]  # fmt: skip
+TINY = RunConfig(
+    method="er",
+    settings=settings_for("er", "tiny"),
+    data="tiny",
+    memory=20,
+    limit_per_class=8,
+    device="cpu",
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Equal numbers of threads give equal results, here and in a process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(TINY, tmp_path_factory.mktemp("runs")).result
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_list_names_every_table(onpro: Command) -> None:
+    answer = onpro("table", "--list")
+    assert answer.status == 0
+    for name in ("table1", "table4", "tableA1", "tableA6"):
+        assert any(line.split()[:1] == [name] for line in answer.out.splitlines())
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["table", "sweep"])
+def test_help_fits_80_columns(onpro: Command, command: str) -> None:
+    answer = onpro(command, "--help")
+    assert answer.status == 0
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
+    planned = onpro(*SMOKE, "--dry-run")
+    assert "2 runs: 2 missing" in planned.out
+    assert "unknown" in planned.out
+    assert not (tmp_path / "out").exists()
+
+    first = onpro(*SMOKE)
+    assert first.status == 0, first.err
+    assert first.out.startswith("tiny, M = 20, accuracy\n")
+    (row,) = [line.split() for line in first.out.splitlines() if line.startswith("ER")]
+    assert row[1] == "2"
+    assert len(row) == 5, "nothing of the paper"
+    assert "2 of 2 done" in first.err
+    results = list((tmp_path / "out").glob("er-tiny-m20-s?-*/result.json"))
+    assert len(results) == 2
+
+    before = times(tmp_path / "out")
+    second = onpro(*SMOKE)
+    assert second.out == first.out
+    assert "started" not in second.err
+    assert "2 runs: 2 done" in second.err
+    assert times(tmp_path / "out") == before
+
+    planned = onpro(*SMOKE, "--seeds", "4", "--dry-run")
+    assert "4 runs: 2 done, 2 missing" in planned.out
+    assert "run after run: 0 s" in planned.out or "run after run: 1 s" in planned.out
+
+
+def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:
+    """Finished runs of a method on CIFAR-10 that ended so."""
+    part = table("table1").narrowed(data=["cifar10"], methods=[method], memory=[200])
+    (cell,) = part.cells(range(len(accuracies)))
+    for config, accuracy in zip(configurations(cell.experiment, Place()), accuracies, strict=True):
+        (folder / config.folder).mkdir(parents=True)
+        told = {"data": "cifar10", "method": method, "memory": 200, "seed": config.seed}
+        path = folder / config.folder / "result.json"
+        path.write_text(json.dumps(result | told | {"average_accuracy": accuracy}))
+
+
+CIFAR10 = ["table", "1", "--data", "cifar10", "--memory", "200", "--seeds", "3", "--device", "cpu"]
+
+
+@pytest.fixture
+def pretended(tmp_path: Path, result: dict[str, Any]) -> None:
+    pretend(tmp_path / "runs", result, "er", [20.0, 21.0, 22.0])
+    pretend(tmp_path / "runs", result, "onpro", [60.0, 61.0, 62.1])
+
+
+@pytest.mark.usefixtures("pretended")
+def test_the_table_stands_beside_the_papers(onpro: Command) -> None:
+    answer = onpro(*CIFAR10, "--methods", "onpro,er")
+    assert answer.status == 0, answer.err
+    rows = [line.split() for line in answer.out.splitlines()]
+    assert answer.out.splitlines()[0] == "cifar10, M = 200, accuracy"
+    assert ["ER", "3", "21.00", "1.00", "2.48", "20.9", "0.9", "+0.10", "yes"] in rows
+    assert ["OnPro", "3", "61.03", "1.05", "2.61", "65.5", "1.0", "-4.47", "no"] in rows
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("pretended")
+def test_every_format_says_the_same(onpro: Command) -> None:
+    asked = [*CIFAR10, "--methods", "er"]
+    (record,) = json.loads(onpro(*asked, "--format", "json").out)
+    assert (record["method"], record["data"], record["memory"]) == ("er", "cifar10", 200)
+    assert (record["n"], record["mean"], record["paper"]) == (3, 21.0, 20.9)
+    assert record["inside"] is True
+    (line,) = csv.DictReader(io.StringIO(onpro(*asked, "--format", "csv").out))
+    assert {key: str(record[key] or "") for key in record} == line
+    markdown = onpro(*asked, "--format", "markdown").out
+    assert "| ER | cifar10 | 200 | accuracy | 3 | 21.00 | 1.00 | 2.48 | 20.9 |" in markdown
+    latex = onpro(*asked, "--format", "latex").out
+    assert "ER & cifar10 & 200 & accuracy & 3 & 21.00" in latex
+    assert "\\toprule" in latex
+
+
+@pytest.mark.usefixtures("pretended")
+def test_methods_are_compared_over_common_seeds(onpro: Command) -> None:
+    answer = onpro(*CIFAR10, "--methods", "onpro,er", "--compare")
+    (row,) = [line.split() for line in answer.out.splitlines() if "ER" in line and "OnPro" in line]
+    assert row == ["OnPro", "ER", "3", "+40.03", "0.0000", "0.2500"]
+
+
+def test_what_does_not_exist_is_named_and_the_rest_is_run(
+    onpro: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: cls for name, cls in registry._METHODS.items() if name != "ocm"}
+    monkeypatch.setattr(registry, "_METHODS", known)
+    answer = onpro(*SMOKE, "--methods", "ocm,er", "--data", "tiny,elsewhere", "--seeds", "1")
+    assert answer.status == 0
+    lines = [line for line in answer.err.splitlines() if line.startswith("left out: ")]
+    assert any("OCM on tiny, M = 20" in line and "no method 'ocm'" in line for line in lines)
+    assert any("ER on elsewhere, M = 20: there is no data set" in line for line in lines)
+    assert "1 of 1 done" in answer.err
+
+
+def test_a_whole_table_can_be_planned(onpro: Command) -> None:
+    for name in ("table1", "tableA1", "tableA4"):
+        answer = onpro("table", name, "--dry-run", "--device", "cpu")
+        assert answer.status == 0
+        assert "ER" in answer.out
+        assert answer.err.count("Traceback") == 0
+
+
+def test_a_data_set_that_cannot_be_had_is_named(onpro: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    asked = [*SMOKE, "--data", "cifar10", "--seeds", "1", "--data-dir", "nowhere"]
+    answer = onpro(*asked)
+    assert answer.status == 2
+    assert "nothing of table1 can be run: ER on cifar10, M = 20: the data folder" in answer.err
+    assert len(answer.err.splitlines()) == 1
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "no table": (["table"], "name a table: table1, "),
+    "unknown table": (["table", "table9"], "no table 'table9'; did you mean"),
+    "unknown method": ([*SMOKE, "--methods", "onproo"], "did you mean 'onpro'?"),
+    "unknown data set": ([*SMOKE, "--data", "nowhere"], "nothing of table1 can be run: ER on"),
+    "memory in words": ([*SMOKE, "--memory", "big"], "--memory takes whole numbers"),
+    "memory of no column": (["table", "1", "--memory", "7"], "no memory of 7 but 100, 200, 500"),
+    "no seeds": ([*SMOKE, "--seeds", "0"], "seeds must be at least 1, not 0"),
+    "negative seed": ([*SMOKE, "--seed", "-1"], "seed must be at least 0"),
+    "workers in words": ([*SMOKE, "--workers", "many"], "--workers takes auto or a number"),
+    "no workers": ([*SMOKE, "--workers", "0"], "--workers takes auto or a number"),
+    "too much of a GPU": ([*SMOKE, "--gpus-per-run", "2"], "at most 1 GPU, not 2"),
+    "no core": ([*SMOKE, "--cpus-per-run", "0"], "at least 1 core, not 0"),
+    "cluster without Ray": ([*SMOKE, "--ray-address", "auto"], "--ray-address is for --on ray"),
+    "a file for a folder": ([*SMOKE, "--out", "file"], "cannot write in file"),
+    "unknown format": ([*SMOKE, "--format", "word"], "Expected one of"),
+    "no sweep": (["sweep"], "name a TOML file"),
+    "missing sweep": (["sweep", "nothing.toml"], "there is no file nothing.toml"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_sentence(onpro: Command, tmp_path: Path, mistake: str) -> None:
+    (tmp_path / "file").touch()
+    arguments, sentence = MISTAKES[mistake]
+    answer = onpro(*arguments)
+    assert answer.status == 2
+    assert len(answer.err.splitlines()) == 1, answer.err
+    assert sentence in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "something was left behind"
+
+
+def test_without_ray_it_is_told_how_to_get_it(
+    onpro: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    answer = onpro(*SMOKE, "--on", "ray")
+    assert answer.status == 2
+    assert "Ray is not installed: pip install 'onpro[ray]'" in answer.err
+
+
+def test_a_calibration_estimates_what_was_never_run(onpro: Command, tmp_path: Path) -> None:
+    answer = onpro(*SMOKE, "--dry-run", "--calibrate")
+    assert answer.status == 0
+    assert "unknown" not in answer.out
+    assert not (tmp_path / "out").exists()
+
+
+def test_on_a_terminal_one_table_shows_all_runs(
+    onpro: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("onpro.cli.live.REFRESH_EVERY", 0.0)
+    answer = onpro(*SMOKE)
+    assert answer.status == 0
+    for words in ("time left", "running", "2 of 2 done", "3/3", "finished: er-tiny-m20-s1"):
+        assert words in answer.err
+    assert "\x1b[" not in answer.out
+
+
+def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
+    onpro: Command, tmp_path: Path
+) -> None:
+    slow = [*SMOKE, "--data", "digits", "--limit-per-class", "80"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "onpro", *slow, "--workers", "2"],
+        cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            assert process.stderr is not None
+            while not list(tmp_path.glob("out/*/events.jsonl")):
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            said = process.stderr.read()
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+    assert "interrupted; what was begun is kept, and the same command goes on with it." in said
+    assert "Traceback" not in said
+    begun = {p.parent.name for p in tmp_path.glob("out/*/checkpoint")}
+    assert begun
+    assert not list(tmp_path.glob("out/**/*.part"))
+    before = times(tmp_path / "out")
+
+    answer = onpro(*slow)
+    assert answer.status == 0, answer.err
+    assert "unfinished" in answer.err
+    assert "goes on from step" in answer.err
+    done = list(tmp_path.glob("out/*/result.json"))
+    assert len(done) == 2
+    finished_before = {path for path in before if path.endswith("result.json")}
+    assert all(times(tmp_path / "out")[path] == before[path] for path in finished_before)
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {p.parent.name for p in done}

@@ -1,0 +1,342 @@
+"""Many runs at once: none is lost, none repeated, one that fails does not stop the others."""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+
+from onpro.experiments import RunConfig, finished, run, settings_for
+from onpro.experiments.executors import Event, Job, Local, Outcome, execute
+from onpro.experiments.files import locked
+from onpro.training.checkpoint import Checkpoints
+
+CONFIG = RunConfig(
+    method="er",
+    settings=settings_for("er", "tiny"),
+    data="tiny",
+    memory=20,
+    limit_per_class=8,
+    device="cpu",
+)
+SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
+"""Some seconds long, so that it can be disturbed."""
+FINISHED = Outcome("finished")
+DIED = Outcome("died", "its process was killed by SIGKILL.")
+
+
+class Scripted:
+    """An executor whose attempts end as a script says; a finished one leaves a real result."""
+
+    def __init__(self, results: Path, script: dict[int, list[Outcome]], slots: int = 2) -> None:
+        self.results = results
+        self.script = script
+        self.room = slots
+        self.started: list[int] = []
+        self.under_way: list[ScriptedJob] = []
+        self.most = 0
+
+    def device(self) -> Literal["cpu", "cuda"]:
+        return "cpu"
+
+    def slots(self) -> int:
+        return self.room
+
+    def start(self, config: RunConfig, out: Path) -> Job:
+        self.started.append(config.seed)
+        outcomes = self.script.get(config.seed)
+        job = ScriptedJob(self, config, out, outcomes.pop(0) if outcomes else FINISHED)
+        self.under_way.append(job)
+        self.most = max(self.most, len(self.under_way))
+        return job
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedJob:
+    """Ends at the second look, or when it is told to."""
+
+    def __init__(self, owner: Scripted, config: RunConfig, out: Path, end: Outcome) -> None:
+        self.owner, self.config, self.out, self.end = owner, config, out, end
+        self.looks = 0
+        self.told: list[str] = []
+
+    def outcome(self) -> Outcome | None:
+        self.looks += 1
+        if self.looks < 2:
+            return None
+        if self in self.owner.under_way:
+            self.owner.under_way.remove(self)
+            if self.end == FINISHED:
+                folder = self.out / self.config.folder
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "result.json").write_bytes((self.owner.results).read_bytes())
+        return self.end
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+    def kill(self) -> None:
+        self.told.append("kill")
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(CONFIG, tmp_path_factory.mktemp("runs")).folder / "result.json"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOK_EVERY", "LOOK_AGAIN"):
+        monkeypatch.setitem(execute.__globals__, name, 0.01)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Equal numbers of threads give equal results, here and in a process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def seeds(number: int) -> list[RunConfig]:
+    return [replace(CONFIG, seed=seed) for seed in range(number)]
+
+
+def told(events: list[Event]) -> list[tuple[str, int]]:
+    return [(e.kind, e.config.seed) for e in events if e.config]
+
+
+def test_every_run_is_started_once_and_not_more_at_once_than_fit(
+    tmp_path: Path, result: Path
+) -> None:
+    executor = Scripted(result, {}, slots=3)
+    events = list(execute(seeds(8), tmp_path, executor))
+    assert executor.started == list(range(8))
+    assert executor.most == 3
+    assert sorted(told(events)) == sorted(
+        (kind, seed) for seed in range(8) for kind in ("started", "finished")
+    )
+    assert any(event.kind == "waiting" for event in events), "somebody may want to look meanwhile"
+
+
+def test_what_is_finished_is_not_started(tmp_path: Path, result: Path) -> None:
+    list(execute(seeds(2), tmp_path, Scripted(result, {})))
+    executor = Scripted(result, {})
+    events = list(execute(seeds(4), tmp_path, executor))
+    assert executor.started == [2, 3]
+    assert told(events).count(("finished", 0)) == 1
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {1: [Outcome("failed", "it diverged.")]})
+    events = list(execute(seeds(4), tmp_path, executor))
+    assert executor.started == [0, 1, 2, 3], "a sentence is not tried again"
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert failed.config is not None
+    assert (failed.config.seed, failed.reason) == (1, "it diverged.")
+    assert [kind for kind, _ in told(events)].count("finished") == 3
+
+
+def test_a_run_whose_worker_dies_is_started_again(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {1: [DIED, DIED]})
+    events = list(execute(seeds(3), tmp_path, executor))
+    assert executor.started.count(1) == 3
+    assert told(events).count(("again", 1)) == 2
+    assert ("finished", 1) in told(events)
+
+
+def test_it_is_not_started_again_for_ever(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {1: [DIED] * 9})
+    events = list(execute(seeds(3), tmp_path, executor))
+    assert executor.started.count(1) == 3
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert failed.reason == "its process was killed by SIGKILL. (3 attempts)"
+
+
+def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, result: Path) -> None:
+    first = tmp_path / CONFIG.folder
+    first.mkdir()
+    executor = Scripted(result, {})
+    looks = 0
+    with locked(first):
+        for event in (events := execute(seeds(2), tmp_path, executor)):
+            looks += event.kind == "waiting"
+            if looks == 20:
+                break
+        assert executor.started == [1]
+        (first / "result.json").write_bytes(result.read_bytes())
+    assert told(list(events)) == [("finished", 0)]
+    assert executor.started == [1], "the other process has finished it"
+
+
+def test_a_run_that_others_took_first_is_tried_later(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {0: [Outcome("busy", "another process is working on it.")]})
+    events = list(execute(seeds(1), tmp_path, executor))
+    assert executor.started == [0, 0]
+    assert told(events) == [("started", 0), ("started", 0), ("finished", 0)]
+
+
+def test_a_result_that_cannot_be_seen_here_is_a_failure(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {0: [Outcome("finished", said="hello")]})
+    (failed,) = [e for e in execute(seeds(1), tmp_path, executor) if e.kind == "failed"]
+    assert "must lie on a file system that all machines share" in failed.reason
+
+
+def test_a_damaged_result_is_a_failure(tmp_path: Path, result: Path) -> None:
+    (tmp_path / CONFIG.folder).mkdir()
+    (tmp_path / CONFIG.folder / "result.json").write_text("{}")
+    executor = Scripted(result, {})
+    events = [event for event in execute(seeds(2), tmp_path, executor) if event.config]
+    assert executor.started == [1]
+    assert told(events)[0] == ("failed", 0)
+    assert "lacks" in events[0].reason
+
+
+def test_closing_stops_what_is_under_way(tmp_path: Path, result: Path) -> None:
+    executor = Scripted(result, {seed: [DIED] for seed in range(4)})
+    with closing(execute(seeds(4), tmp_path, executor)) as events:
+        while next(events).kind != "started":
+            pass
+        jobs = list(executor.under_way)
+    assert [job.told for job in jobs] == [["stop"]]
+
+
+def test_who_does_not_stop_is_killed(
+    tmp_path: Path, result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(execute.__globals__, "PATIENCE", 0.05)
+    monkeypatch.setattr(ScriptedJob, "outcome", lambda self: None)
+    executor = Scripted(result, {})
+    with closing(execute(seeds(1), tmp_path, executor)) as events:
+        next(events)
+    assert [job.told for job in executor.under_way] == [["stop", "kill"]]
+
+
+def workers() -> list[int]:
+    return [child.pid for child in multiprocessing.active_children() if child.pid]
+
+
+def steps(config: RunConfig, out: Path) -> list[int]:
+    lines = (out / config.folder / "events.jsonl").read_text().splitlines()
+    return [json.loads(line)["step"] for line in lines]
+
+
+def plain(config: RunConfig, out: Path) -> dict[str, Any]:
+    done = finished(config, out)
+    assert done is not None
+    return {key: value for key, value in done.result.items() if not key.endswith("_seconds")}
+
+
+def has_checkpoint(config: RunConfig, out: Path) -> bool:
+    return bool(Checkpoints(out / config.folder / "checkpoint").files())
+
+
+def once(act: Callable[[], None], when: Callable[[], bool]) -> Callable[[], None]:
+    """Something to be done the first time that something else holds."""
+    done: list[bool] = []
+
+    def look() -> None:
+        if not done and when():
+            done.append(True)
+            act()
+
+    return look
+
+
+def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path) -> None:
+    events = list(execute(seeds(3), tmp_path / "a", Local(2)))
+    assert [kind for kind, _ in told(events)].count("finished") == 3
+    assert not workers()
+    for config in seeds(3):
+        run(config, tmp_path / "b")
+        assert plain(config, tmp_path / "a") == plain(config, tmp_path / "b")
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(
+        config.folder for config in seeds(3)
+    ), "neither logs nor locks are left"
+
+
+def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    def kill() -> None:
+        (pid,) = workers()
+        os.kill(pid, signal.SIGKILL)
+
+    look = once(kill, lambda: has_checkpoint(SLOW, tmp_path / "a"))
+    events = []
+    for event in execute([SLOW], tmp_path / "a", Local(1)):
+        look()
+        events.append(event)
+    kinds = [event.kind for event in events if event.config]
+    assert kinds == ["started", "again", "started", "finished"]
+    assert [e.reason for e in events if e.kind == "again"] == ["its process was killed by SIGKILL."]
+    assert "goes on from step" in next(e.said for e in events if e.kind == "finished")
+    list(execute([SLOW], tmp_path / "b", Local(1)))
+    assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
+    assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"
+
+
+def test_stopping_saves_what_was_trained(tmp_path: Path) -> None:
+    log = tmp_path / SLOW.folder / "events.jsonl"
+    with closing(execute([SLOW], tmp_path, Local(1))) as events:
+        for _ in events:
+            if log.exists():
+                break
+    assert not workers()
+    assert finished(SLOW, tmp_path) is None
+    assert has_checkpoint(SLOW, tmp_path)
+
+
+def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path) -> None:
+    broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="nothing"))
+    defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
+    events = list(execute([broken, defect, CONFIG], tmp_path, Local(2)))
+    reasons = {e.config.hash: e.reason for e in events if e.kind == "failed" and e.config}
+    assert "no encoder 'nothing'" in reasons[broken.hash]
+    log = tmp_path / f"{defect.folder}.log"
+    assert "TypeError: " in reasons[defect.hash]
+    assert reasons[defect.hash].endswith(f"see {log}.")
+    assert "Traceback" in log.read_text()
+    assert finished(CONFIG, tmp_path) is not None
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (32, 1)])
+def test_threads_are_divided_among_workers(
+    monkeypatch: pytest.MonkeyPatch, workers: int, threads: int
+) -> None:
+    monkeypatch.setattr("onpro.experiments.executors.local.cores", lambda: 8)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
+    assert Local(workers)._threads == threads
+    assert Local(workers).slots() == workers
+    assert Local().slots() == 8
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)  # as the user wants it
+    assert Local(workers)._threads == 1
+
+
+def test_gpus_are_shared_evenly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[str] = []
+
+    class Process:
+        exitcode = None
+
+        def __init__(self, target: object, args: tuple[Any, ...]) -> None:
+            given.append(args[3])
+
+        def start(self) -> None:
+            pass
+
+    executor = Local(5, gpus=["0", "GPU-7", "2"])
+    assert executor.device() == "cuda"
+    assert executor._context.get_start_method() == "spawn", "each has a CUDA of its own"
+    monkeypatch.setattr(executor._context, "Process", Process)
+    for config in seeds(5):
+        executor.start(config, tmp_path)
+    assert given == ["0", "GPU-7", "2", "0", "GPU-7"]

@@ -1,0 +1,249 @@
+"""Grids of the user's own: every combination once, every mistake with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from onpro.errors import UserError
+from onpro.experiments.experiment import Experiment, experiments_of
+from onpro.experiments.sweep import read_sweep
+
+
+def sweep(tmp_path: Path, text: str) -> list[Experiment]:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    return experiments_of(read_sweep(path))
+
+
+def test_one_run_needs_only_a_method(tmp_path: Path) -> None:
+    (only,) = sweep(tmp_path, '[[runs]]\nmethod = "er"')
+    assert only == Experiment("er", "er", "digits", 100, (0,))
+
+
+def test_a_grid_is_every_combination(tmp_path: Path) -> None:
+    found = sweep(
+        tmp_path,
+        """
+        [[runs]]
+        method = ["er", "onpro"]
+        data = ["tiny", "digits"]
+        memory = [20, 40, 60]
+        seeds = 5
+        """,
+    )
+    assert {(e.method, e.data, e.memory) for e in found} == {
+        (method, data, memory)
+        for method in ("er", "onpro")
+        for data in ("tiny", "digits")
+        for memory in (20, 40, 60)
+    }
+    assert len(found) == 12
+    assert {e.seeds for e in found} == {(0, 1, 2, 3, 4)}
+
+
+def test_accuracy_and_forgetting_are_measured(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text('[[runs]]\nmethod = "er"\ndata = "cifar10"\nmemory = 200')
+    cells = read_sweep(path)
+    assert [cell.measure for cell in cells] == ["average_accuracy", "average_forgetting"]
+    assert [cell.paper for cell in cells] == [(20.9, 0.9), (62.9, 1.0)]
+
+
+def test_what_the_paper_did_not_run_has_no_value_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    base = '[[runs]]\nmethod = "onpro"\ndata = "cifar10"\nmemory = 200\n'
+    for more in ('recipe = "without-ope"', "settings.replay_batch = 32", "limit_per_class = 5"):
+        path.write_text(base + more)
+        assert {cell.paper for cell in read_sweep(path)} == {None}
+
+
+def test_recipes_and_the_method_itself(tmp_path: Path) -> None:
+    found = sweep(tmp_path, '[[runs]]\nmethod = "onpro"\nrecipe = ["none", "without-ope"]')
+    assert [(e.title, e.recipe) for e in found] == [
+        ("onpro", None),
+        ("onpro (without-ope)", "without-ope"),
+    ]
+
+
+def test_settings_are_a_grid_too(tmp_path: Path) -> None:
+    found = sweep(
+        tmp_path,
+        """
+        [[runs]]
+        method = "onpro"
+        data = "tiny"
+
+        [runs.settings]
+        learning_rate = [0.001, 1]
+        betas = [0.9, 0.99]
+        mixup = false
+        rotations = [1, 4]
+        """,
+    )
+    assert [dict(e.settings) for e in found] == [
+        {"learning_rate": rate, "betas": (0.9, 0.99), "mixup": False, "rotations": rotations}
+        for rate in (0.001, 1.0)
+        for rotations in (1, 4)
+    ]
+    assert found[0].title == "onpro, learning_rate=0.001, rotations=1", "what all have is not said"
+
+
+def test_pairs_of_numbers_can_be_a_grid(tmp_path: Path) -> None:
+    text = '[[runs]]\nmethod = "onpro"\nsettings = { betas = [[0.9, 0.99], [0.9, 0.999]] }'
+    assert [dict(e.settings)["betas"] for e in sweep(tmp_path, text)] == [(0.9, 0.99), (0.9, 0.999)]
+
+
+def test_common_values_hold_where_nothing_else_is_said(tmp_path: Path) -> None:
+    found = sweep(
+        tmp_path,
+        """
+        [common]
+        data = "tiny"
+        memory = 20
+        seeds = [3, 5]
+        limit_per_class = 8
+        settings = { encoder = "slim" }
+
+        [[runs]]
+        method = "er"
+
+        [[runs]]
+        method = "er"
+        memory = 40
+        settings = { learning_rate = 0.05 }
+        """,
+    )
+    first, second = found
+    assert (first.data, first.memory, first.seeds) == ("tiny", 20, (3, 5))
+    assert first.stream == (("limit_per_class", 8),)
+    assert (second.memory, second.stream) == (40, first.stream)
+    assert dict(second.settings) == {"encoder": "slim", "learning_rate": 0.05}
+    assert [e.title for e in found] == ["er", "er, learning_rate=0.05"]
+
+
+def test_what_is_asked_for_twice_is_run_once(tmp_path: Path) -> None:
+    found = sweep(
+        tmp_path,
+        '[[runs]]\nmethod = "er"\nseeds = 2\n[[runs]]\nmethod = ["onpro", "er"]\nseeds = [1, 4]',
+    )
+    assert [(e.method, e.seeds) for e in found] == [("er", (0, 1, 4)), ("onpro", (1, 4))]
+
+
+MISTAKES: dict[str, tuple[str, int, str]] = {
+    "syntax": ('[[runs]]\nmethod = "er\n', 2, "expected TOML"),
+    "syntax at the end": ("[[runs]]\nmemory = [1,\n", 2, "expected TOML"),
+    "unknown table": ('[grid]\n[[runs]]\nmethod = "er"', 1, "no table 'grid'"),
+    "unknown key": ('[[runs]]\nmetod = "er"', 2, "no key 'metod'; did you mean 'method'?"),
+    "unknown key of the second": (
+        '[[runs]]\nmethod = "er"\n\n[[runs]]\nmethod = "er"\n# memori\nmemori = 5',
+        7,
+        "no key 'memori'; did you mean 'memory'?",
+    ),
+    "unknown common key": ('[common]\nx = 1\n[[runs]]\nmethod = "er"', 2, "no key 'x'"),
+    "no method": ("[common]\nmemory = 20\n\n[[runs]]\nseeds = 2", 4, "say which method"),
+    "unknown method": ('[[runs]]\nmethod = "err"', 2, "no method 'err'; did you mean 'er'?"),
+    "one unknown method of a list": (
+        '[[runs]]\nmethod = [\n  "er",\n  "onproo",\n]',
+        4,
+        "no method 'onproo'; did you mean 'onpro'?",
+    ),
+    "unknown data set": ('[[runs]]\nmethod = "er"\ndata = "digts"', 3, "did you mean 'digits'?"),
+    "unknown common data set": (
+        '[common]\ndata = "digts"\n[[runs]]\nmethod = "er"',
+        2,
+        "did you mean 'digits'?",
+    ),
+    "unknown recipe": (
+        '[[runs]]\nmethod = "onpro"\nrecipe = "witout-ope"',
+        3,
+        "no recipe of onpro 'witout-ope'; did you mean 'without-ope'?",
+    ),
+    "recipe of another method": (
+        '[[runs]]\nmethod = ["onpro", "er"]\nrecipe = "without-ope"',
+        3,
+        "no recipe of er 'without-ope'",
+    ),
+    "unknown setting": (
+        '[[runs]]\nmethod = "er"\n[runs.settings]\nlearning_rat = 0.1',
+        4,
+        "no setting of er 'learning_rat'; did you mean 'learning_rate'?",
+    ),
+    "unknown setting, dotted": (
+        '[[runs]]\nmethod = "er"\nsettings.learning_rat = 0.1',
+        3,
+        "did you mean 'learning_rate'?",
+    ),
+    "unknown setting, inline": (
+        '[[runs]]\nmethod = "er"\nsettings = { encoder = "slim", rat = 0.1 }',
+        3,
+        "no setting of er 'rat'",
+    ),
+    "text for a number": (
+        '[[runs]]\nmethod = "er"\nsettings.learning_rate = "fast"',
+        3,
+        "learning_rate takes a number, or a list of such, not 'fast'",
+    ),
+    "text among numbers": (
+        '[[runs]]\nmethod = "er"\nmemory = [\n20,\n"big",\n]',
+        5,
+        "memory takes a whole number, or a list of such, not 'big'",
+    ),
+    "half a memory": ('[[runs]]\nmethod = "er"\nmemory = 20.5', 3, "a whole number"),
+    "true for a number": ('[[runs]]\nmethod = "er"\nmemory = true', 3, "a whole number"),
+    "number for a text": ("[[runs]]\nmethod = 5", 2, "method takes a text in quotes"),
+    "not a choice": (
+        '[[runs]]\nmethod = "er"\nclass_order = "odd"',
+        3,
+        "class_order takes 'natural' or 'random'",
+    ),
+    "not a choice of a setting": (
+        '[[runs]]\nmethod = "onpro"\nsettings.rotations = [1, 3]',
+        3,
+        "rotations takes 1 or 4 or 16, or a list of such, not 3",
+    ),
+    "too few numbers": (
+        '[[runs]]\nmethod = "onpro"\nsettings.betas = [0.9]',
+        3,
+        "betas takes [a number, a number]",
+    ),
+    "empty list": ('[[runs]]\nmethod = "er"\nmemory = []', 3, "not []"),
+    "no seeds": ('[[runs]]\nmethod = "er"\nseeds = 0', 3, "seeds takes a number of runs"),
+    "text for seeds": ('[[runs]]\nmethod = "er"\nseeds = "all"', 3, "or a list of seeds"),
+    "a seed that is none": ('[[runs]]\nmethod = "er"\nseeds = [-1]', 1, "seed must be at least 0"),
+    "memory below a batch": ('[[runs]]\nmethod = "er"\nmemory = 5', 1, "smaller than a batch"),
+    "a value that cannot work": (
+        '[[runs]]\nmethod = "er"\n[[runs]]\nmethod = "er"\nsettings.learning_rate = -1.0',
+        3,
+        "learning rate must be above 0",
+    ),
+    "settings that are none": ('[[runs]]\nmethod = "er"\nsettings = 3', 3, "must be a table"),
+    "runs that are none": ("runs = 3", 1, "write [[runs]]"),
+    "one table of runs": ('[runs]\nmethod = "er"', 1, "write [[runs]]"),
+    "common that is none": ('common = 3\n[[runs]]\nmethod = "er"', 1, "write [common]"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, mistake: str) -> None:
+    text, line, sentence = MISTAKES[mistake]
+    with pytest.raises(UserError) as told:
+        sweep(tmp_path, text)
+    assert str(told.value).startswith(f"{tmp_path / 'sweep.toml'}, line {line}: "), told.value
+    assert sentence in str(told.value)
+    assert str(told.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "[common]\nmemory = 20"])
+def test_a_file_without_runs_is_a_mistake(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match="asks for no runs"):
+        sweep(tmp_path, text)
+
+
+def test_a_missing_or_unreadable_file_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no file"):
+        read_sweep(tmp_path / "nothing.toml")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_sweep(tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_sweep(tmp_path / "binary.toml")

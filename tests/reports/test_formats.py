@@ -1,0 +1,91 @@
+"""One table in every format."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from onpro.reports.formats import Column, Record, render
+
+COLUMNS = [
+    Column("title", "method"),
+    Column("method", "", for_programs=True),
+    Column("data", "data", heading="on {}"),
+    Column("mean", "mean, %", ".1f"),
+    Column("difference", "difference", "+.2f"),
+    Column("inside", "inside"),
+]
+RECORDS: list[Record] = [
+    {"title": "w/o L_new", "method": "onpro", "data": "tiny", "mean": 1 / 3, "inside": True},
+    {"title": "α = 0 | 50 %", "method": "er", "data": "digits", "mean": 20, "difference": -1.234},
+    {"title": "ER", "method": "er", "data": "tiny", "mean": None, "inside": False},
+]
+
+
+def test_text_has_a_block_for_each_heading() -> None:
+    assert render(RECORDS, COLUMNS, "text") == "\n".join(
+        [
+            "on tiny",
+            "method        mean, %  difference  inside",
+            "------------  -------  ----------  ------",
+            "w/o L_new         0.3                 yes",
+            "ER                                     no",
+            "",
+            "on digits",
+            "method        mean, %  difference  inside",
+            "------------  -------  ----------  ------",
+            "α = 0 | 50 %     20.0       -1.23",
+        ]
+    )
+
+
+def test_markdown() -> None:
+    lines = render(RECORDS, COLUMNS, "markdown").splitlines()
+    assert lines[0] == "| method | data | mean, % | difference | inside |"
+    assert lines[3] == "| α = 0 \\| 50 % | digits | 20.0 | -1.23 |  |"
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {6}
+
+
+def test_latex_uses_booktabs_and_escapes() -> None:
+    text = render(RECORDS, COLUMNS, "latex")
+    assert text.startswith("\\begin{tabular}{lrrrr}\n\\toprule\nmethod & data & mean, \\%")
+    assert text.endswith("\\bottomrule\n\\end{tabular}")
+    assert "w/o L\\_new & tiny & 0.3 &  & yes \\\\" in text
+    assert "$\\alpha$ = 0 | 50 \\% & digits" in text
+    rows = [line for line in text.splitlines() if line.endswith("\\\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
+
+
+@pytest.mark.parametrize("letter", list("&%$#_{}~^\\"))
+def test_latex_never_shows_a_bare_special_letter(letter: str) -> None:
+    text = render([{"title": f"a{letter}b"}], COLUMNS[:1], "latex")
+    body = text.splitlines()[4]
+    assert f"a{letter}b" not in body
+    assert body.endswith("\\\\")
+
+
+def test_csv_has_whole_numbers_and_all_columns() -> None:
+    first, *_ = csv.DictReader(io.StringIO(render(RECORDS, COLUMNS, "csv")))
+    assert first == {
+        "title": "w/o L_new",
+        "method": "onpro",
+        "data": "tiny",
+        "mean": str(1 / 3),
+        "difference": "",
+        "inside": "True",
+    }
+
+
+def test_json_has_whole_numbers_and_all_columns() -> None:
+    first, second, _ = json.loads(render(RECORDS, COLUMNS, "json"))
+    assert first["mean"] == 1 / 3
+    assert first["difference"] is None
+    assert first["inside"] is True
+    assert second["method"] == "er"
+
+
+@pytest.mark.parametrize("kind", ["text", "markdown", "latex", "csv", "json"])
+def test_an_empty_table_is_no_error(kind: str) -> None:
+    render([], COLUMNS, kind)  # type: ignore[arg-type] # one of the formats
