@@ -75,8 +75,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         **settings: Of the method.
 
     Raises:
-        ValueError: for parameters that cannot work, of all methods and for all inputs; nothing has
-            changed then.
+        ValueError: if a parameter cannot work. All methods raise it for whatever they refuse, and
+            nothing has changed then.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def as_pixels(images: Any, size: int | None = None) -> Tensor:
         ValueError: if the meaning is not clear.
     """
     if isinstance(images, (list, tuple)):
-        parts = [_resized(_one(image), size) for image in images]
+        parts = [_resized(_one(image), size).cpu() for image in images]
         if len({part.shape for part in parts}) > 1:
             raise ValueError(
                 "the images differ in size: make them alike, or give the classifier an image_size"

@@ -15,15 +15,6 @@ Photos = npt.NDArray[np.uint8]
 Make = Callable[..., OnlineClassifier]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow tests out, unless the command line says which marks are wanted."""
-    if any(str(argument).startswith("-m") for argument in config.invocation_params.args):
-        return
-    for item in items:
-        if "slow" in item.keywords and "classifier" in item.path.parts:
-            item.add_marker(pytest.mark.skip(reason="slow: run with -m ''"))
-
-
 @pytest.fixture(scope="session")
 def make() -> Make:
     """A classifier that learns in milliseconds."""

@@ -102,7 +102,7 @@ def fresh(make: Any, photos: Any) -> OnlineClassifier:
 
 
 @given(series=st.lists(calls(), min_size=1, max_size=3))
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_everything_is_learned_or_refused(
     fresh: OnlineClassifier, fingerprint: Any, series: list[tuple[Any, Any]]
 ) -> None:

@@ -244,7 +244,7 @@ def test_on_a_terminal_one_table_shows_all_runs(
 def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
     onpro: Command, tmp_path: Path
 ) -> None:
-    slow = [*SMOKE, "--data", "digits", "--limit-per-class", "80"]
+    slow = [*SMOKE, "--data", "digits", "--limit-per-class", "40"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         [sys.executable, "-m", "onpro", *slow, "--workers", "2"],

@@ -1,32 +1,29 @@
 """One run from its configuration to its folder, in one go or in several."""
 
 import logging
-import platform
 import shlex
 import shutil
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from onpro._version import __version__
 from onpro.augment import Normalise
 from onpro.data import find, load
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.events import EventLog, TensorBoardLog
 from onpro.experiments.files import locked, read_json, write_json, writing_below
+from onpro.experiments.record import collect, describe, hardware, versions
 from onpro.methods import Context, method
 from onpro.streams import ClassIncremental
 from onpro.training import (
     Checkpoints,
     Listener,
-    Metrics,
     Saver,
     Stopped,
     Trainer,
@@ -295,55 +292,3 @@ def _explained(
             return UserError(f"{str(error).rstrip('.')}; {kept}")
         error.add_note(kept)
     return error
-
-
-def describe(config: RunConfig) -> dict[str, Any]:
-    """The configuration with versions and hardware: what `config.json` holds."""
-    device = pick_device(config.device)
-    data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
-    where = {"data_dir": data_dir, "device": config.device}
-    return config.what() | where | {"versions": versions(), "hardware": hardware(device)}
-
-
-def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
-    """What a finished run has to say: the content of `result.json`."""
-    tasks = trainer.stream.num_tasks
-    accuracy = [[*row, *[None] * (tasks - len(row))] for row in trainer.accuracy]
-    device = trainer.method.context.device
-    return {
-        "method": config.method,
-        "data": config.data,
-        "memory": config.memory,
-        "seed": config.seed,
-        "recipe": config.recipe,
-        "accuracy": accuracy,
-        **asdict(Metrics.of(accuracy)),
-        "confusion": trainer.confusion.tolist(),
-        "classes": list(trainer.stream.classes),
-        "train_seconds": round(trainer.train_seconds, 3),
-        "eval_seconds": round(trainer.eval_seconds, 3),
-        "steps": trainer.stream.position,
-        "images_seen": trainer.method.progress.images,
-        "device": device.type,
-        "hardware": hardware(device),
-        "precision": config.precision,
-        "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Versions of everything that can change a number."""
-    return {
-        "onpro": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": version("numpy"),
-    }
-
-
-def hardware(device: torch.device) -> dict[str, Any]:
-    """What the run computes on."""
-    threads = torch.get_num_threads()
-    if device.type == "cuda":
-        return {"gpu": torch.cuda.get_device_name(device), "threads": threads}
-    return {"cpu": platform.processor() or platform.machine(), "threads": threads}

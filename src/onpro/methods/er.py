@@ -8,9 +8,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 from torch.nn.functional import cross_entropy
 
+from onpro.losses import feature_distance
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, total
 from onpro.methods.registry import register
@@ -83,8 +83,7 @@ class ER(RotatedHeadMethod[ERSettings]):
     def distil(self, teacher: Teacher, images: Tensor, features: Tensor) -> Tensor:
         """λ·‖f(x) − f_old(x)‖: one norm over all features of all images, not averaged."""
         self.progress.images += len(images)
-        distance: Tensor = vector_norm(features - teacher.features(images))
-        return self.settings.distillation * distance
+        return self.settings.distillation * feature_distance(features, teacher.features(images))
 
     def end_task(self) -> None:
         """The network becomes the one to distil from."""

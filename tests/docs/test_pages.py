@@ -1,0 +1,37 @@
+"""Pages and program agree."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from onpro.experiments import recipes
+from onpro.methods import methods
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_every_method_has_a_page_with_its_settings_and_recipes(name: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    cls = methods()[name]
+    for setting in fields(cls.settings_type):
+        option = setting.name.replace("_", "-")
+        assert f"`{setting.name}`" in page or f"`--{option}`" in page, setting.name
+    for recipe in recipes(name):
+        assert recipe in page, recipe
+
+
+def test_the_overview_lists_every_method() -> None:
+    overview = (ROOT / "docs" / "methods" / "README.md").read_text()
+    for name, cls in methods().items():
+        assert f"| [{name}]({name}.md) | {cls.about.title} | {cls.about.year} |" in overview
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http:", "https:")):
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,133 @@
+"""Runs on a Ray cluster of two machines, one of which goes away."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is an extra: pip install 'onpro[ray]'")
+
+from onpro.errors import UserError
+from onpro.experiments import RunConfig, finished, run, settings_for
+from onpro.experiments.executors import Event, execute
+from onpro.experiments.executors.ray import Ray
+from onpro.training.checkpoint import Checkpoints
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Ray's own: sockets and files it leaves open
+]
+
+CONFIG = RunConfig(
+    method="er",
+    settings=settings_for("er", "tiny"),
+    data="tiny",
+    memory=20,
+    limit_per_class=8,
+    device="cpu",
+)
+SLOW = replace(CONFIG, limit_per_class=None, batch_size=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two machines of one core, as far as Ray can tell."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    yield made
+    made.shutdown()
+
+
+def seeds(config: RunConfig, number: int) -> list[RunConfig]:
+    return [replace(config, seed=seed) for seed in range(number)]
+
+
+def plain(config: RunConfig, out: Path) -> dict[str, Any]:
+    done = finished(config, out)
+    assert done is not None
+    kept = {key: v for key, v in done.result.items() if not key.endswith("_seconds")}
+    return kept | {"hardware": None}
+
+
+def has_checkpoint(config: RunConfig, out: Path) -> bool:
+    return bool(Checkpoints(out / config.folder / "checkpoint").files())
+
+
+def test_a_machine_that_goes_away_loses_no_run(cluster: Any, tmp_path: Path) -> None:
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    configs = seeds(SLOW, 4)
+    events: list[Event] = []
+    with closing(Ray(cluster.address)) as executor:
+        assert executor.slots() == 2
+        assert executor.device() == "cpu"
+        for event in execute(configs, tmp_path / "a", executor):
+            events.append(event)
+            if node and all(has_checkpoint(config, tmp_path / "a") for config in configs[:2]):
+                cluster.remove_node(node, allow_graceful=False)
+                node = None
+    assert node is None
+    kinds = [event.kind for event in events if event.config]
+    assert kinds.count("finished") == 4
+    assert kinds.count("again") == 1
+    assert "failed" not in kinds
+    (again,) = [event for event in events if event.kind == "again"]
+    assert "its worker was lost" in again.reason
+    said = [event.said for event in events if event.config == again.config]
+    assert any("goes on from step" in line for line in said)
+    for config in configs:
+        run(config, tmp_path / "b")
+        assert plain(config, tmp_path / "a") == plain(config, tmp_path / "b")
+    names = {path.name for path in (tmp_path / "a").iterdir()}
+    assert names == {config.folder for config in configs}
+
+
+def test_stopping_saves_what_was_trained(cluster: Any, tmp_path: Path) -> None:
+    log = tmp_path / SLOW.folder / "events.jsonl"
+    with closing(Ray(cluster.address)) as executor:
+        with closing(execute([SLOW], tmp_path, executor)) as events:
+            for _ in events:
+                if log.exists():
+                    break
+        assert finished(SLOW, tmp_path) is None
+        assert has_checkpoint(SLOW, tmp_path)
+        assert [e.kind for e in execute([SLOW], tmp_path, executor) if e.config] == [
+            "started",
+            "finished",
+        ]
+
+
+def test_a_mistake_is_told_and_does_not_stop_the_others(cluster: Any, tmp_path: Path) -> None:
+    broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="nothing"))
+    with closing(Ray(cluster.address, workers=1)) as executor:
+        assert executor.slots() == 1
+        events = list(execute([broken, CONFIG], tmp_path, executor))
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert "no encoder 'nothing'" in failed.reason
+    assert finished(CONFIG, tmp_path) is not None
+
+
+def test_what_the_cluster_does_not_have_is_told(cluster: Any) -> None:
+    with pytest.raises(UserError, match="no machine of the Ray cluster has"):
+        Ray(cluster.address, cpus=64)
+    with pytest.raises(UserError, match="0.5 GPUs, which no machine"):
+        Ray(cluster.address, gpus=0.5, device="cuda")
+
+
+def test_a_cluster_that_is_not_there_is_told() -> None:
+    with pytest.raises(UserError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
+        Ray("127.0.0.1:1")
+
+
+def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path: Path) -> None:
+    import ray
+
+    with closing(Ray()) as executor:
+        assert executor.slots() >= 1
+        events = list(execute([CONFIG], tmp_path, executor))
+    assert [event.kind for event in events if event.config] == ["started", "finished"]
+    assert not ray.is_initialized()
