@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from onpro.data.arrays import as_images
-from onpro.data.decode import _rgb as as_rgb
+from onpro.data.decode import as_rgb
 from onpro.data.imageset import Triple
 from onpro.errors import unknown
 from onpro.methods import Settings

@@ -151,10 +151,6 @@ def _stored(method: AnyMethod) -> tuple[Tensor, Tensor]:
     if memory is None:  # not every method keeps images
         nothing = torch.zeros((0, *method.context.image_shape), dtype=torch.uint8)
         return nothing, torch.zeros(0, dtype=torch.int64)
-    if isinstance(memory, PerClassMemory):  # a table with a row of slots for each class
-        holds = torch.arange(memory.quota, device=memory.device) < memory.stored[:, None]
-        kept = memory.take(holds.flatten().nonzero()[:, 0])
-        return kept.images, kept.labels
     return memory.images, memory.labels
 
 

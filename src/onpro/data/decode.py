@@ -19,7 +19,7 @@ def decode(path: Path, size: int) -> Tensor:
     try:
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
-            square = ImageOps.fit(_rgb(upright), (size, size), Image.Resampling.BILINEAR)
+            square = ImageOps.fit(as_rgb(upright), (size, size), Image.Resampling.BILINEAR)
     except Image.DecompressionBombError as error:
         raise UserError(
             f"the image {path} has more pixels than any image needs; make it smaller or remove it."
@@ -31,7 +31,7 @@ def decode(path: Path, size: int) -> Tensor:
     return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
     """8-bit RGB; what is transparent becomes white."""
     if image.mode == "F":
         raise ValueError("floating-point pixels have no known range")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.memory.memory import Replay
-from onpro.memory.reservoir import _last_wins
+from onpro.memory.reservoir import last_wins
 
 
 class PerClassMemory:
@@ -51,6 +51,20 @@ class PerClassMemory:
         self._numbers = torch.zeros(0, dtype=torch.int64, device=device)
         self._stored = torch.zeros(0, dtype=torch.int64, device=device)
         self._seen = torch.zeros(0, dtype=torch.int64, device=device)
+
+    @property
+    def images(self) -> Tensor:
+        """Copies of the stored images (n, channels, height, width); waits for the device."""
+        return self.take(self._filled()).images
+
+    @property
+    def labels(self) -> Tensor:
+        """Copies of the stored labels (n,); waits for the device."""
+        return self.take(self._filled()).labels
+
+    def _filled(self) -> Tensor:
+        holds = torch.arange(self.quota, device=self.device) < self.stored[:, None]
+        return holds.flatten().nonzero()[:, 0]
 
     @property
     def quota(self) -> int:
@@ -96,7 +110,7 @@ class PerClassMemory:
         in_turn = (self._stored[row] + earlier) % self.quota
         position = torch.where(self._stored[row] == self.quota, drawn, in_turn)
         slots = row * self.quota + position
-        slots = _last_wins(slots.where(position < self.quota, self.capacity), self.capacity)
+        slots = last_wins(slots.where(position < self.quota, self.capacity), self.capacity)
         self._images.index_copy_(0, slots, images)
         self._labels.index_copy_(0, slots, labels)
         self._stored = (self._stored + arriving).clamp(max=self.quota)

@@ -99,13 +99,13 @@ def store(
     arrived = len(labels)
     filled = memory.fill + min(arrived, memory.free)
     in_order = torch.arange(memory.fill, filled, device=memory.device)
-    slots = _last_wins(torch.cat([in_order, draws.clamp(max=memory.bin)]), memory.bin)
+    slots = last_wins(torch.cat([in_order, draws.clamp(max=memory.bin)]), memory.bin)
     memory.write(slots, images, labels, **fields)
     memory.advance(arrived)
     return slots
 
 
-def _last_wins(slots: Tensor, unused: int) -> Tensor:
+def last_wins(slots: Tensor, unused: int) -> Tensor:
     """Where two items (n,) have one slot, only the last keeps it; the others get `unused`."""
     position = torch.arange(len(slots), device=slots.device)
     last = torch.zeros(unused + 1, dtype=torch.int64, device=slots.device)
