@@ -54,7 +54,7 @@ def as_pixels(images: Any, size: int | None = None) -> Tensor:
             )
         return torch.cat(parts) if parts else torch.empty((0, 3, 1, 1), dtype=torch.uint8)
     if isinstance(images, Image.Image):
-        raise ValueError("a single image was given: put it into a list")  # noqa: TRY004
+        raise ValueError("a single image was given: put it into a list")
     pixels = _array(images)
     if tuple(pixels.shape) == (0,):
         return torch.empty((0, 3, 1, 1), dtype=torch.uint8)
@@ -72,9 +72,7 @@ def as_labels(labels: Any) -> list[Hashable]:
     NumPy arrays and torch tensors become numbers and strings of Python.
     """
     if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Sized):
-        raise ValueError(  # noqa: TRY004 # all that is refused is refused alike
-            f"labels must be a list or an array, not a {type(labels).__name__}"
-        )
+        raise ValueError(f"labels must be a list or an array, not a {type(labels).__name__}")
     if isinstance(labels, (np.ndarray, Tensor)):
         if labels.ndim != 1:
             raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
@@ -166,7 +164,7 @@ def _label(given: Any) -> Hashable:
     if isinstance(label, np.generic) or (isinstance(label, Tensor) and label.ndim == 0):
         label = label.item()
     if isinstance(label, Tensor):
-        raise ValueError("labels must be single values, not tensors")  # noqa: TRY004
+        raise ValueError("labels must be single values, not tensors")
     try:
         hash(label)
         same = _equals_itself(label)
@@ -220,7 +218,7 @@ def as_settings(
 def as_whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
     """A whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")  # noqa: TRY004
+        raise ValueError(f"{name} must be a whole number, not {value!r}")
     if int(value) < least or (most is not None and int(value) > most):
         raise ValueError(
             f"{name} must be at least {least}{f' and at most {most}' if most else ''}, not {value}"
