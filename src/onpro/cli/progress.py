@@ -19,12 +19,11 @@ class Progress:
         self._bar: RichProgress | None = None
 
     def __enter__(self) -> "Progress":
+        print(f"{self._label}: {len(self._stream)} steps", file=sys.stderr)
         if sys.stderr.isatty():
             self._bar = _bar()
             self._bar.start()
-            self._task = self._bar.add_task(self._label, total=len(self._stream), status="")
-        else:
-            print(f"{self._label}: {len(self._stream)} steps", file=sys.stderr)
+            self._task = self._bar.add_task("", total=len(self._stream), status="")
         return self
 
     def __exit__(
@@ -42,7 +41,7 @@ class Progress:
             return
         loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
         speed = step.images_seen / step.train_seconds if step.train_seconds else 0.0
-        status = f"task {step.task + 1}/{self._stream.num_tasks}  {loss}  {speed:,.0f} images/s"
+        status = f"task {step.task + 1}/{self._stream.num_tasks}  {speed:,.0f} images/s  {loss}"
         self._bar.update(self._task, completed=step.step, status=status)
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
@@ -64,12 +63,14 @@ def _bar() -> "RichProgress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
 
     return RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[status]}"),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TextColumn(
+            "{task.fields[status]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        ),
         console=Console(stderr=True),
     )
