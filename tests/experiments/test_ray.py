@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from onpro.cli import main
 from onpro.errors import UserError
 from onpro.experiments import RunConfig, finished, run, settings_for
 from onpro.experiments.executors import Event, execute
@@ -114,6 +115,23 @@ def test_a_mistake_is_told_and_does_not_stop_the_others(cluster: Any, tmp_path: 
     (failed,) = [event for event in events if event.kind == "failed"]
     assert "no encoder 'nothing'" in failed.reason
     assert finished(CONFIG, tmp_path) is not None
+
+
+def test_a_sweep_runs_on_a_cluster(
+    cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        '[[runs]]\nmethod = "er"\ndata = "tiny"\nmemory = 20\nseeds = 2\nlimit_per_class = 8'
+    )
+    out = str(tmp_path / "runs")
+    command = ["sweep", str(file), "--out", out, "--on", "ray", "--ray-address", cluster.address]
+    assert main(command) == 0
+    assert "2 of 2 done" in capsys.readouterr().err
+    for config in seeds(CONFIG, 2):
+        assert finished(config, tmp_path / "runs") is not None
+    assert main([*command[:4], "--device", "cpu"]) == 0
+    assert "2 runs: 2 done" in capsys.readouterr().err, "it is the same runs on this machine"
 
 
 def test_what_the_cluster_does_not_have_is_told(cluster: Any) -> None:

@@ -116,7 +116,7 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     if not options.dry_run:
         require_writable(options.out)
     try:
-        with _sigterm_as_ctrl_c(), closing(_executor(options)) as executor:
+        with closing(_executor(options)) as executor, _interruptible():
             place = _place(executor, options)
             planned = _possible(plan(cells, options.out, place), what)
             if options.dry_run:
@@ -249,17 +249,23 @@ def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> N
 
 
 @contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Make SIGTERM interrupt the command, where it is the main thread that runs it."""
+def _interruptible() -> Iterator[None]:
+    """Make Ctrl-C and SIGTERM interrupt the command, which may then take a while, and say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        os.write(2, b"\nonpro: stopping; runs under way save their state first.\n")
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {
+        number: signal.signal(number, interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

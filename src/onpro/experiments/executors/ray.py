@@ -1,6 +1,7 @@
 """Runs on the machines of a Ray cluster."""
 
 import os
+import socket
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,9 @@ QUIET = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # else workers install an environment of their own
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else Ray warns of a change to come
 }
+
+ANSWER_WITHIN = 10.0
+"""Seconds until a cluster that does not answer is given up."""
 
 
 class Ray:
@@ -127,13 +131,21 @@ def _import() -> Any:
 
 def _connect(ray: Any, address: str | None) -> None:
     here = {"num_cpus": cores(), "include_dashboard": False} if address is None else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
+    try:
+        _require_answer(address or "local")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             ray.init(address=address or "local", log_to_driver=False, logging_level="error", **here)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
-            raise UserError(
-                f"no Ray cluster answers at {address} ({reason}): check --ray-address, or leave it "
-                "out to start a cluster here."
-            ) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(
+            f"no Ray cluster answers at {address} ({reason}): check --ray-address, or leave it out "
+            "to start a cluster here."
+        ) from error
+
+
+def _require_answer(address: str) -> None:
+    """Find out whether anybody listens there; Ray itself would ask for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():  # neither `auto` nor `local`
+        socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN).close()
