@@ -4,9 +4,11 @@ import json
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -282,6 +284,30 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     list(execute([SLOW], tmp_path / "b", Local(1)))
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
     assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"
+
+
+def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:
+    commands = [execute(seeds(4), tmp_path, Local(1)) for _ in range(2)]
+    events: list[list[Event]] = [[], []]
+    for pair in zip_longest(*commands):
+        for seen, event in zip(events, pair, strict=True):
+            seen += [event] if event else []
+    for seen in events:
+        assert sorted(t for t in told(seen) if t[0] != "started") == [
+            ("finished", seed) for seed in range(4)
+        ]
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {config.folder for config in seeds(4)}
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_not_repeated(tmp_path: Path) -> None:
+    done = run(CONFIG, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in done.folder.iterdir()}
+    job = Local(1).start(CONFIG, tmp_path)
+    while (outcome := job.outcome()) is None:
+        time.sleep(0.01)
+    assert outcome.kind == "finished"
+    assert {path: path.stat().st_mtime_ns for path in done.folder.iterdir()} == before
 
 
 def test_stopping_saves_what_was_trained(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +16,17 @@ import torch
 
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
-from onpro.experiments.files import writing_below
 from onpro.experiments.plan import is_held
-from onpro.experiments.run import Interrupted, run
+from onpro.experiments.run import Interrupted, prepare, run
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How an attempt at a run ended."""
 
-    kind: Literal["finished", "failed", "died", "busy"]
-    """Died: it did not end by itself and can go on; busy: another process works on the run."""
+    kind: Literal["finished", "failed", "defect", "died", "busy"]
+    """Failed: by a mistake; defect: of the program; died: it did not end by itself and can go on;
+    busy: another process works on the run."""
     reason: str = ""
     """A sentence, unless the run is finished."""
     said: str = ""
@@ -35,34 +36,39 @@ class Outcome:
 def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome:
     """Train a run, or go on with it; SIGTERM and SIGINT make it save its state and end.
 
-    What it prints goes into a file beside its folder, which stays there after a defect, with a
-    traceback.
+    What it prints comes with the outcome; after a defect it stays in a file beside the run's
+    folder, with a traceback.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     log = out / f"{config.folder}.log"
-    try:
-        with writing_below(out), _saying_into(log), _stop_requests() as signals:
+    with tempfile.TemporaryFile() as file:
+        with _saying_into(file.fileno()), _stop_requests() as signals:
             outcome = _attempt(config, out, lambda: signals[0] if signals else None)
-    except UserError as error:  # a full disk has no room for a log either
-        return Outcome("failed", str(error))
-    except Exception as error:
-        return Outcome("failed", f"{type(error).__name__}: {error}; see {log}.")
-    said = log.read_text(errors="replace").strip()
-    log.unlink()
-    return replace(outcome, said=said)
+        file.seek(0)
+        said = file.read().decode(errors="replace").strip()
+    log.unlink(missing_ok=True)
+    if outcome.kind != "defect":
+        return replace(outcome, said=said)
+    log.write_text(said + "\n")
+    return replace(outcome, reason=f"{outcome.reason}; see {log}.")
 
 
 def _attempt(config: RunConfig, out: Path, stop: Callable[[], int | None]) -> Outcome:
+    folder = out / config.folder
     try:
-        run(config, out, stop=stop)
+        trainer = prepare(config)
+        if (folder / "result.json").exists():  # another process was faster
+            return Outcome("finished")
+        run(config, out, trainer=trainer, stop=stop)
     except Interrupted as interrupted:
         return Outcome("died", str(interrupted))
     except UserError as error:
-        return Outcome("busy" if is_held(out / config.folder) else "failed", str(error))
-    except Exception:
+        taken = is_held(folder) or (folder / "result.json").exists()
+        return Outcome("busy" if taken else "failed", str(error))
+    except Exception as error:
         traceback.print_exc()
-        raise
+        return Outcome("defect", f"{type(error).__name__}: {error}")
     return Outcome("finished")
 
 
@@ -83,12 +89,10 @@ def _stop_requests() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _saying_into(path: Path) -> Iterator[None]:
+def _saying_into(file: int) -> Iterator[None]:
     """Redirect what the process prints, libraries in other languages included, to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     streams = [(sys.stdout, 1), (sys.stderr, 2)]
     kept = [os.dup(number) for _, number in streams]
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         for stream, number in streams:
             stream.flush()
@@ -99,4 +103,3 @@ def _saying_into(path: Path) -> Iterator[None]:
             stream.flush()
             os.dup2(before, number)
             os.close(before)
-        os.close(file)
