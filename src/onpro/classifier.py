@@ -23,6 +23,7 @@ from onpro.inputs import (
     as_per_channel,
     as_pixels,
     as_settings,
+    as_weights,
     as_whole_number,
     can_be_saved,
 )
@@ -174,7 +175,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 "give as many, and at least 1"
             )
         right = [a == b for a, b in zip(predicted, truth, strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        if sample_weight is None:
+            return float(np.mean(right))
+        return float(np.average(right, weights=as_weights(sample_weight, len(right))))
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -205,15 +208,22 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
         Labels must be strings, numbers, booleans, None, or tuples of those.
         """
+        path = Path(path)
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path} is a folder or a device: give the name of a file")
         state = self.__getstate__()
-        del state["params"]["device"]
+        del state["params"]["device"], state["given"]
         for label in state["learner"]["labels"] if state["learner"] else []:
             if not can_be_saved(label):
                 raise ValueError(
                     f"a label of the kind {type(label).__name__} cannot be saved: use strings, "
                     "finite numbers, booleans, None, or tuples of those"
                 )
-        save_state(Path(path), state, kind="classifier")
+        try:
+            save_state(path, state, kind="classifier")
+        except OSError as error:
+            reason = f"{path} cannot be written: {error.strerror}"
+            raise OSError(error.errno, reason) from error  # of the same kind, by its number
 
     @classmethod
     def load(
@@ -260,6 +270,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 "params": plain
                 | {"batch_size": self._plain()["batch_size"], "device": self.device},
                 "learner": None if learner is None else learner.state_dict(),
+                "given": self.get_params(),
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -269,6 +280,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             learner = self._new_learner(tuple(learned["image_shape"]))
             learner.load_state_dict(learned)
             self._learner = learner
+        if "given" in state:  # a copy; a file holds only what was learned with
+            self._give(state["given"])
 
     # Scikit-learn's conventions
 
@@ -278,10 +291,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters: the batch size at once, all others when `fit` starts afresh."""
-        checked = type(self)(**(self.get_params() | params))
-        for name in OWN:
-            setattr(self, name, getattr(checked, name))
-        self._settings = checked._settings
+        given = self.get_params() | params
+        type(self)(**given)  # refuses what cannot work
+        self._give(given)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -295,6 +307,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
     # Parts
 
+    def _give(self, params: dict[str, Any]) -> None:
+        """Take parameters over as they were given."""
+        for name in OWN:
+            setattr(self, name, params[name])
+        self._settings = {name: value for name, value in params.items() if name not in OWN}
+
     @_sentences()
     def _plain(self) -> dict[str, Any]:
         """The parameters, checked, as plain values, with every setting of the method."""
@@ -303,7 +321,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         if "encoder" not in given and _device(self.device).type == "cpu":
             given = {**data_values(kind.about.name, "folder"), **given}
         settings = as_settings(kind.about.name, kind.settings_type(), given, OWN)
-        if self.precision != "auto" and self.precision not in AUTOCAST:
+        if self.precision not in ("auto", *AUTOCAST):
             raise ValueError(f"the precision must be auto, {' or '.join(AUTOCAST)}")
         side = self.image_size
         return {
@@ -368,11 +386,16 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
 
 def _device(name: Any) -> torch.device:
-    if name in ("auto", "cpu", "cuda"):
-        return pick_device(name)
+    """A device by any of its names; an unknown one is refused."""
+    if isinstance(name, str) and name == "auto":
+        return pick_device("auto")
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"there is no device {name!r}: take auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"a device {device} is not supported: take auto, cpu or cuda")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device {device} here: take cpu, or auto")
     pick_device("cuda" if device.type == "cuda" else "cpu")
     return device

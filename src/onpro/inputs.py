@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from onpro.data.arrays import as_images
-from onpro.data.decode import as_rgb
+from onpro.data.decode import MOST_PIXELS_IN_FILE, as_rgb
 from onpro.data.imageset import Triple
 from onpro.errors import unknown
 from onpro.methods import Settings
 
 MOST_PIXELS = 2**20
 """The network sees no larger images than this, 1024×1024: larger ones would only take memory."""
-MOST_PIXELS_IN_FILE = 2**26
-"""Images of Pillow with more pixels are refused before they are decoded."""
+MOST_OF_PIXELS = 1e6
+"""Pixels lie in 0…1, and so should their mean; what is beyond this is a slip."""
 
 NUMBERS_AND_NAMES = "biufUSO"
 """Kinds of NumPy arrays whose elements are plain values: booleans, numbers, strings, objects."""
@@ -78,7 +78,9 @@ def as_labels(labels: Any) -> list[Hashable]:
             raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
         if isinstance(labels, np.ndarray) and labels.dtype.kind not in NUMBERS_AND_NAMES:
             raise ValueError(f"labels must be numbers, strings or objects, not {labels.dtype}")
-        labels = labels.tolist()
+        if np.ma.is_masked(labels):
+            raise ValueError("labels must not be masked: leave such images out")
+        labels = _values(labels)
     return [_label(label) for label in labels]
 
 
@@ -98,7 +100,11 @@ def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
 
 def _array(images: Any) -> Tensor:
     if isinstance(images, Tensor):
+        if images.is_nested:
+            raise ValueError("images must be plain arrays of numbers, not nested tensors")
         return images
+    if np.ma.is_masked(images):
+        raise ValueError("images must be plain arrays of numbers: fill what is masked")
     try:
         array = np.asarray(images)
         if array.dtype.kind not in "biuf":
@@ -128,7 +134,8 @@ def _checked(pixels: Tensor) -> Tensor:
             raise ValueError("images must not hold NaN or infinite values")
         return as_images(pixels)
     except (RuntimeError, TypeError) as error:  # of tensors that have no values, or not in a row
-        raise ValueError(f"images must be plain arrays of numbers: {error}") from error
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"images must be plain arrays of numbers: {reason}") from error
 
 
 def _resized(pixels: Tensor, size: int | None) -> Tensor:
@@ -160,21 +167,35 @@ def _decoded(image: Image.Image) -> npt.NDArray[np.uint8]:
 
 
 def _label(given: Any) -> Hashable:
-    label: Hashable = given
-    if isinstance(label, np.generic) or (isinstance(label, Tensor) and label.ndim == 0):
-        label = label.item()
-    if isinstance(label, Tensor):
+    if isinstance(given, Tensor) and given.ndim:
         raise ValueError("labels must be single values, not tensors")
+    label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
     try:
         hash(label)
-        same = _equals_itself(label)
+        same = _equals_itself(given) and _equals_itself(label)  # what NumPy calls no time is None
     except Exception as error:  # of a label's own code
         raise ValueError(
             f"a label of the kind {type(label).__name__} cannot be told from others: {error}"
         ) from error
     if not same:
-        raise ValueError(f"a label is {label}, not equal to itself: leave such images out")
+        raise ValueError(f"a label is {given}, not equal to itself: leave such images out")
     return label
+
+
+def _values(labels: npt.NDArray[Any] | Tensor) -> Any:
+    """The values of an array or a tensor as Python's own."""
+    try:
+        return labels.tolist()
+    except RuntimeError as error:  # of tensors that have no values, or not in a row
+        raise ValueError(f"labels must be plain values: {error}") from error
+
+
+def _plain_label(label: Any) -> Hashable:
+    """NumPy's numbers and strings as Python's own, those in tuples too."""
+    if type(label) is tuple:
+        return tuple(_plain_label(part) for part in label)
+    plain: Hashable = label.item() if isinstance(label, np.generic) else label
+    return plain
 
 
 def _equals_itself(label: Any) -> bool:
@@ -209,6 +230,8 @@ def as_settings(
             raise unknown(f"setting of {method}", name, [*known, *others])
         if not _is_like(value, known[name]):
             raise ValueError(f"{name} must be like {known[name]!r}, not {value!r}")
+        if isinstance(value, Real) and not math.isfinite(value):
+            raise ValueError(f"{name} must be finite, not {value!r}")
     plain = {name: _plain(value) for name, value in given.items()}
     settings = replace(defaults, **plain)
     settings.check()
@@ -229,12 +252,28 @@ def as_whole_number(name: str, value: Any, least: int, most: int | None = None) 
 def as_per_channel(name: str, value: Any) -> Triple:
     """One number for all three channels, or one for each, as three."""
     try:
-        numbers = [float(part) for part in np.broadcast_to(value, 3)]
+        numbers = np.broadcast_to(value, 3)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a number or three, not {value!r}") from error
-    if not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"{name} must be finite, not {value!r}")
-    return numbers[0], numbers[1], numbers[2]
+    if numbers.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be a number or three, not {value!r}")
+    if not (np.abs(numbers) <= MOST_OF_PIXELS).all():
+        raise ValueError(f"{name} must be finite and like pixels in 0…1, not {value!r}")
+    red, green, blue = numbers.astype(float).tolist()
+    return red, green, blue
+
+
+def as_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
+    """One weight for each of so many images, none below 0 and some above."""
+    try:
+        numbers = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"weights must be numbers: {error}") from error
+    if numbers.shape != (count,):
+        raise ValueError(f"there are {count} images but weights of the shape {numbers.shape}")
+    if not (np.isfinite(numbers) & (numbers >= 0)).all() or not numbers.any():
+        raise ValueError("weights must be finite, not below 0, and not all 0")
+    return numbers
 
 
 def _is_like(value: Any, default: Any) -> bool:

@@ -60,7 +60,7 @@ def fingerprint() -> Callable[[OnlineClassifier], str]:
 
     def of(classifier: OnlineClassifier) -> str:
         digest = hashlib.sha256()
-        feed(digest, classifier.__getstate__())
+        feed(digest, classifier.__getstate__() | {"given": None})
         return digest.hexdigest()
 
     return of

@@ -2,7 +2,9 @@
 
 import copy
 import enum
+import errno
 import math
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,17 @@ def test_a_copy_goes_on_exactly_as_the_original(
     twin.partial_fit(images[20:], late)
     assert fingerprint(twin) == fingerprint(original)
     np.testing.assert_array_equal(twin.predict_proba(images), original.predict_proba(images))
+
+
+def test_a_copy_was_given_what_the_original_was(make: Any, photos: Any) -> None:
+    """And so it can become another method, whose settings are others."""
+    original = make(mean=(0.1, 0.2, 0.3), momentum=0.5).partial_fit(*photos(4))
+    original.set_params(memory=7)
+    for copied in (original.clone(), copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
+        assert copied.get_params() == original.get_params()
+        assert copied.settings_ == original.settings_
+    other = OnlineClassifier("er", device="cpu").partial_fit(*photos(4)).clone()
+    assert other.set_params(method="onpro").fit(*photos(4)).method == "onpro"
 
 
 def test_layouts_survive_a_file(make: Any, photos: Any, fingerprint: Any, tmp_path: Path) -> None:
@@ -92,10 +105,13 @@ def test_an_empty_classifier_can_be_saved(make: Any, photos: Any, tmp_path: Path
 
 
 def test_every_altered_byte_is_noticed(make: Any, photos: Any, tmp_path: Path) -> None:
+    """In the lines that name format and checksum, the payload's head, and all over the rest."""
     file = tmp_path / "c.onpro"
     make().partial_fit(*photos(4)).save(file)
     content = file.read_bytes()
-    for position in np.random.default_rng(0).integers(0, len(content), 40):
+    head = content.index(b"\n", content.index(b"\n") + 1)
+    rest = np.random.default_rng(0).integers(head, len(content), 40)
+    for position in [*range(head + 10), *rest, len(content) - 1]:
         altered = bytearray(content)
         altered[position] ^= 4
         file.write_bytes(altered)
@@ -109,6 +125,8 @@ def test_every_altered_byte_is_noticed(make: Any, photos: Any, tmp_path: Path) -
 def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OnlineClassifier.load(tmp_path / "none.onpro")
+    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+        OnlineClassifier.load(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ValueError, match="not a file that onpro saved"):
         OnlineClassifier.load(tmp_path / "text")
@@ -124,6 +142,50 @@ def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None
     save_state(tmp_path / "odd", state, kind="classifier")
     with pytest.raises(ValueError, match="fits together"):
         OnlineClassifier.load(tmp_path / "odd", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "sentence"),
+    [
+        (".", ValueError, "is a folder or a device: give the name of a file"),
+        ("", ValueError, "is a folder or a device"),
+        ("pipe", ValueError, "is a folder or a device"),
+        ("missing/c.onpro", FileNotFoundError, "missing/c.onpro cannot be written: No such file"),
+        ("file/c.onpro", NotADirectoryError, "file/c.onpro cannot be written: Not a directory"),
+    ],
+)
+def test_where_nothing_can_be_saved_a_sentence_says_so(
+    make: Any,
+    photos: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    kind: type[Exception],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("file").touch()
+    with pytest.raises(kind, match=sentence):
+        make().partial_fit(*photos(2)).save(place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pipe"]
+    assert Path("pipe").is_fifo()
+
+
+def test_a_disk_that_refuses_is_named_and_leaves_the_old_file(
+    make: Any, photos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = make().partial_fit(*photos(2))
+    classifier.save(tmp_path / "c")
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(PermissionError, match="c cannot be written: Permission denied") as caught:
+        classifier.partial_fit(*photos(2)).save(tmp_path / "c")
+    assert caught.value.errno == errno.EACCES
+    assert OnlineClassifier.load(tmp_path / "c", device="cpu").n_seen_ == 2
 
 
 def test_a_state_of_another_device_goes_on(make: Any, photos: Any, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_it_learns_what_it_is_shown(make: Any, photos: Any) -> None:
         [2.5, -1.0, 2.5],
         [True, False, True],
         [("wren", 1), ("robin", 2), ("wren", 1)],
+        [("wren", (1, None)), (), ("wren", (1, None))],
         [None, "robin", None],
         [1, "1", 1],
         [b"wren", b"robin", b"wren"],
@@ -79,6 +80,18 @@ def test_labels_of_numpy_and_torch_are_plain_numbers(make: Any, photos: Any) -> 
         classifier = make().partial_fit(images, labels)
         assert classifier.classes_.dtype == np.int64
         assert classifier.classes_.tolist() == [4, 9]
+
+
+def test_what_is_in_a_tuple_is_plain_too(make: Any, photos: Any) -> None:
+    classifier = make().partial_fit(photos(2)[0], [(np.int64(1), np.str_("a")), (1, "a")])
+    assert classifier.classes_.tolist() == [(1, "a")]
+    assert [type(part) for part in classifier.classes_[0]] == [int, str]
+
+
+def test_without_a_gpu_none_can_be_had(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match="no device cuda here: take cpu, or auto"):
+        make(device="cuda")
 
 
 def test_probabilities_follow_the_classes(make: Any, photos: Any) -> None:
@@ -257,6 +270,8 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"encoder": 3}, "encoder must be like"),
         ({"augmentation": "blur"}, "no augmentation"),
         ({"memory": 0}, "memory must be at least 1"),
+        ({"memory": -1}, "memory must be at least 1"),
+        ({"memory": 2**70}, "does not fit"),
         ({"memory": 1.5}, "memory must be a whole number"),
         ({"memory": True}, "memory must be a whole number"),
         ({"seed": "a"}, "seed must be a whole number"),
@@ -267,9 +282,20 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"mean": "grey"}, "mean must be a number"),
         ({"mean": (0.5, 0.5)}, "mean must be a number"),
         ({"mean": float("nan")}, "mean must be finite"),
+        ({"mean": 1e300}, "like pixels"),
+        ({"mean": 1j}, "mean must be a number"),
+        ({"mean": "0.5"}, "mean must be a number"),
         ({"std": 0.0}, "above 0"),
+        ({"learning_rate": float("inf")}, "learning_rate must be finite"),
         ({"device": "tpu"}, "no device"),
+        ({"device": "meta"}, "not supported: take auto, cpu or cuda"),
+        ({"device": "mps"}, "not supported"),
+        ({"device": "cuda:99"}, "no device cuda:99 here"),
+        ({"device": None}, "no device None"),
+        ({"device": ["cpu"]}, "no device"),
+        ({"device": np.array(["cpu", "cuda"])}, "no device"),
         ({"precision": "fp8"}, "precision must be"),
+        ({"precision": ["fp32"]}, "precision must be"),
         ({"method": "onpro", "image_size": 9, "rotations": 16}, "even side"),
         ({"method": "onpro", "projection": 400}, "wider than the encoder"),
         ({"method": "onpro", "betas": (0.9,)}, "betas must be like"),

@@ -86,6 +86,9 @@ def test_scores_can_be_weighted(make: Any, photos: Any) -> None:
     mixed = np.r_[classifier.predict(images)[:10], wrong[10:]]
     assert classifier.score(images, mixed) == 0.25
     assert classifier.score(images, mixed, sample_weight=weights) == 1
+    for bad in (np.zeros(40), np.ones(39), np.full(40, np.nan), -weights, "heavy", [[1]] * 40):
+        with pytest.raises(ValueError, match="weights"):
+            classifier.score(images, mixed, sample_weight=bad)
 
 
 def test_a_prediction_does_not_depend_on_the_images_beside_it(make: Any, photos: Any) -> None:

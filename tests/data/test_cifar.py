@@ -195,6 +195,30 @@ def test_a_damaged_archive_in_the_folder_is_named(
         load(name, data_dir=place)
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_an_archive_of_the_right_checksum_may_still_hold_what_it_should_not(
+    name: str,
+    dataset: Any,
+    server: Path,
+    place: Path,
+    local: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tarfile.open(server, "w:gz") as tar:
+        for file in [*dataset.train_list, *dataset.test_list]:
+            link = tarfile.TarInfo(f"{dataset.base_folder}/{file[0]}")
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(link)
+        tar.addfile(tarfile.TarInfo("../escaped"), BytesIO())
+    monkeypatch.setattr(dataset, "tgz_md5", md5(server))
+    if local:
+        server.rename(place / dataset.filename)
+    with pytest.raises(UserError, match=f"{dataset.filename} is not {name}'s: .* no plain file"):
+        load(name, data_dir=place)
+    assert [entry.name for entry in place.iterdir()] == [dataset.filename] * local
+    assert not (place.parent / "escaped").exists()
+
+
 @pytest.mark.parametrize("which", ["train", "test", "meta"])
 def test_a_file_with_another_checksum_is_never_unpickled(
     name: str, dataset: Any, server: Path, place: Path, which: str

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from tarfile import TarError
 from typing import Any
 
 import torch
 
+from onpro.data.archive import BadArchive, take_out
 from onpro.data.imageset import ImageSet, Split, Triple
 from onpro.data.location import data_folder
 from onpro.errors import UserError
@@ -22,6 +22,9 @@ STD: Triple = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
 NETWORK_TIMEOUT = 30.0
 """Seconds without an answer until a download is given up; torchvision would wait for ever."""
+
+MOST_BYTES = 2**28
+"""Larger than any file of CIFAR, and small enough to do no harm."""
 
 
 def cifar10(data_dir: Path | None = None) -> ImageSet:
@@ -77,9 +80,10 @@ def _fetch(name: str, dataset: Any, root: Path) -> None:
     """Put the data set's files under the folder, all of them or none.
 
     Download and extraction happen in a temporary folder beside the target, which goes away however
-    that ends. An archive the user has put into the folder is taken instead of the network's.
+    that ends. An archive the user has put into the folder is taken instead of the network's. None
+    is opened before its checksum has been compared.
     """
-    from torchvision.datasets.utils import check_integrity, download_and_extract_archive
+    from torchvision.datasets.utils import check_integrity, download_url
 
     archive = root / dataset.filename
     local = archive.is_file()
@@ -89,18 +93,20 @@ def _fetch(name: str, dataset: Any, root: Path) -> None:
         )
     try:
         with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as scratch, _timeout():
-            download_and_extract_archive(
-                dataset.url,
-                root if local else scratch,
-                scratch,
-                filename=dataset.filename,
-                md5=dataset.tgz_md5,
-            )
+            if not local:
+                download_url(dataset.url, scratch, dataset.filename, dataset.tgz_md5)
+                archive = Path(scratch) / dataset.filename
+            members = [f"{dataset.base_folder}/{file}" for file in _file_names(dataset)]
+            take_out(archive, members, Path(scratch), most=MOST_BYTES)
             target = root / dataset.base_folder
             target.mkdir(exist_ok=True)
             for file in _file_names(dataset):
-                (Path(scratch) / dataset.base_folder / file).replace(target / file)
-    except (OSError, HTTPException, RuntimeError, TarError) as error:
+                (Path(scratch) / file).replace(target / file)
+    except BadArchive as error:
+        raise UserError(
+            f"the archive {dataset.filename} is not {name}'s: {error}; remove or replace it."
+        ) from error
+    except (OSError, HTTPException, RuntimeError) as error:
         raise UserError(
             f"{name} is not in {root} and cannot be downloaded there ({error}); expected is the"
             f" folder {dataset.base_folder} with the files {', '.join(_file_names(dataset))}, or"

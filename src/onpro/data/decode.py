@@ -9,6 +9,9 @@ from torch import Tensor
 
 from onpro.errors import UserError
 
+MOST_PIXELS_IN_FILE = 2**26
+"""Images with more pixels are refused before they are decoded."""
+
 
 def decode(path: Path, size: int) -> Tensor:
     """Read an image file as uint8 (3, size, size).
@@ -18,9 +21,10 @@ def decode(path: Path, size: int) -> Tensor:
     """
     try:
         with Image.open(path) as image:
+            _require_few_pixels(image)
             upright = ImageOps.exif_transpose(image)
             square = ImageOps.fit(as_rgb(upright), (size, size), Image.Resampling.BILINEAR)
-    except Image.DecompressionBombError as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UserError(
             f"the image {path} has more pixels than any image needs; make it smaller or remove it."
         ) from error
@@ -29,6 +33,12 @@ def decode(path: Path, size: int) -> Tensor:
             f"the image {path} cannot be read ({error}); replace or remove it."
         ) from error
     return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+
+
+def _require_few_pixels(image: Image.Image) -> None:
+    """Refuse a bomb; Pillow's own limit is higher, only a warning at first, and can be off."""
+    if image.width * image.height > MOST_PIXELS_IN_FILE:
+        raise Image.DecompressionBombError
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

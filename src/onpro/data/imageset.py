@@ -61,6 +61,10 @@ class ImageSet:
         channels, height, width = self.train.images.shape[1:]
         return int(channels), int(height), int(width)
 
+    def to(self, device: torch.device) -> "ImageSet":
+        """The same data on another device."""
+        return replace(self, train=self.train.to(device), test=self.test.to(device))
+
     def limit_per_class(self, count: int) -> "ImageSet":
         """Only the first `count` training and the first `count` test images of each class."""
         if count < 1:

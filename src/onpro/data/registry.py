@@ -58,6 +58,8 @@ class Source:
     """What has to follow the name after a colon, such as PATH; None where nothing may."""
     for_tests: bool = False
     """Whether it exists to test code and not to measure methods."""
+    seeded: bool = True
+    """Whether the data may depend on the seed, so that runs of several seeds cannot share them."""
 
     @property
     def usage(self) -> str:
@@ -90,6 +92,7 @@ def register(
     download: bool = False,
     argument: str | None = None,
     for_tests: bool = False,
+    seeded: bool = True,
 ) -> Callable[[Loader], Loader]:
     """Decorate a function from a `Request` to an `ImageSet` to make it a source of that name.
 
@@ -112,6 +115,7 @@ def register(
             download=download,
             argument=argument,
             for_tests=for_tests,
+            seeded=seeded,
         )
         return loader
 
@@ -175,6 +179,7 @@ def _register_third_parties() -> None:
     classes=10,
     tasks=5,
     image_size=8,
+    seeded=False,
 )
 def _digits(request: Request) -> "ImageSet":
     from onpro.data.digits import digits
@@ -189,6 +194,7 @@ def _digits(request: Request) -> "ImageSet":
     tasks=5,
     image_size=32,
     download=True,
+    seeded=False,
 )
 def _cifar10(request: Request) -> "ImageSet":
     from onpro.data.cifar import cifar10
@@ -203,6 +209,7 @@ def _cifar10(request: Request) -> "ImageSet":
     tasks=10,
     image_size=32,
     download=True,
+    seeded=False,
 )
 def _cifar100(request: Request) -> "ImageSet":
     from onpro.data.cifar import cifar100

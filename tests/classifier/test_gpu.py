@@ -1,0 +1,39 @@
+"""On a GPU: what was learned there or elsewhere can be taken to the other."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from onpro import OnlineClassifier
+from onpro.methods import methods
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize(("here", "there"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")])
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_file_goes_on_elsewhere(
+    photos: Any, tmp_path: Path, name: str, here: str, there: str
+) -> None:
+    images, labels = photos(30)
+    original = OnlineClassifier(name, memory=10, device=here, encoder="slim", precision="fp32")
+    original.partial_fit(images, labels).save(tmp_path / "c")
+    moved = OnlineClassifier.load(tmp_path / "c", device=there)
+    np.testing.assert_array_equal(moved.memory_.images, original.memory_.images)
+    np.testing.assert_allclose(
+        moved.predict_proba(images), original.predict_proba(images), rtol=1e-2, atol=1e-3
+    )
+    late = np.array(["new", "newer", "newest"])[labels]
+    moved.partial_fit(images, late).save(tmp_path / "back")
+    back = OnlineClassifier.load(tmp_path / "back", device=here)
+    assert back.n_seen_ == 60
+    assert back.classes_.tolist() == [0, 1, 2, "new", "newer", "newest"]
+    np.testing.assert_allclose(
+        back.predict_proba(images), moved.predict_proba(images), rtol=1e-2, atol=1e-3
+    )
