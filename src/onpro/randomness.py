@@ -1,7 +1,7 @@
 """Randomness owned by the run: one generator for each purpose, all derived from one seed."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -31,6 +31,10 @@ class Generators:
             generator.manual_seed(derive_seed(self.seed, purpose))
             self._generators[purpose] = generator
         return self._generators[purpose]
+
+    def __iter__(self) -> Iterator[torch.Generator]:
+        """Those used so far."""
+        return iter(self._generators.values())
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state of every generator used so far."""

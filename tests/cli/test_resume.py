@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from onpro.cli.progress import Progress
+from onpro.cli.progress import Follower
 from onpro.cli.signals import stop_requests
 from onpro.experiments.files import locked
 from onpro.training import Step
@@ -31,10 +31,10 @@ def result(answer: Answer) -> dict[str, Any]:
     return {key: value for key, value in said.items() if key not in TIMES | {"run"}}
 
 
-def signalled(number: int, times: int = 1) -> Callable[[Progress, Step], None]:
+def signalled(number: int, times: int = 1) -> Callable[[Follower, Step], None]:
     """A step that is hit by a signal, as often as told."""
 
-    def on_step(self: Progress, step: Step) -> None:
+    def on_step(self: Follower, step: Step) -> None:
         if step.step == 4:
             for _ in range(times):
                 signal.raise_signal(number)
@@ -46,7 +46,7 @@ def interrupt(
     onpro: Command, number: int = signal.SIGTERM, method: str = "er", *options: str
 ) -> Answer:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Progress, "on_step", signalled(number))
+        patch.setattr(Follower, "on_step", signalled(number))
         return onpro("run", method, *TINY, *options)
 
 
@@ -144,7 +144,7 @@ def test_mistakes_are_one_sentence(onpro: Command, arguments: list[str], sentenc
 
 
 def test_a_second_ctrl_c_ends_at_once(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Progress, "on_step", signalled(signal.SIGINT, times=2))
+    monkeypatch.setattr(Follower, "on_step", signalled(signal.SIGINT, times=2))
     answer = onpro("run", "er", *TINY)
     assert answer.status == 130
     assert "step 2 of 6 is saved" in answer.err, "the fourth step was not waited for"

@@ -3,11 +3,9 @@
 import csv
 import io
 import json
-import os
+import multiprocessing
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
+from onpro.cli.live import Live
 from onpro.experiments import RunConfig, run, settings_for
+from onpro.experiments.executors import Event, execute
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import table
 from onpro.methods import registry
@@ -79,7 +79,8 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
     assert first.out.startswith("tiny, M = 20, accuracy\n")
     (row,) = [line.split() for line in first.out.splitlines() if line.startswith("ER")]
     assert row[1] == "2"
-    assert len(row) == 5, "nothing of the paper"
+    assert len(row) == 5
+    assert "paper" not in first.out, "the paper does not have it"
     assert "2 of 2 done" in first.err
     results = list((tmp_path / "out").glob("er-tiny-m20-s?-*/result.json"))
     assert len(results) == 2
@@ -148,6 +149,27 @@ def test_methods_are_compared_over_common_seeds(onpro: Command) -> None:
     answer = onpro(*CIFAR10, "--methods", "onpro,er", "--compare")
     (row,) = [line.split() for line in answer.out.splitlines() if "ER" in line and "OnPro" in line]
     assert row == ["OnPro", "ER", "3", "+40.03", "0.0000", "0.2500"]
+
+
+@pytest.mark.usefixtures("pretended")
+def test_results_and_comparisons_are_one_document_for_programs(onpro: Command) -> None:
+    asked = [*CIFAR10, "--methods", "onpro,er", "--compare", "--format"]
+    both = json.loads(onpro(*asked, "json").out)
+    assert [record["title"] for record in both["results"]] == ["OnPro", "ER"]
+    assert [(r["first"], r["second"], r["n"]) for r in both["comparisons"]] == [("OnPro", "ER", 3)]
+    answer = onpro(*asked, "csv")
+    assert [line["title"] for line in csv.DictReader(io.StringIO(answer.out))] == ["OnPro", "ER"]
+    assert "not in csv: the comparison" in answer.err
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_plan_for_programs_has_seconds(onpro: Command) -> None:
+    asked = [*CIFAR10, "--methods", "er", "--dry-run"]
+    (record,) = json.loads(onpro(*asked, "--format", "json").out)
+    assert (record["method"], record["done"], record["seconds_left"]) == ("er", 3, 0)
+    (record,) = json.loads(onpro(*asked, "--seeds", "4", "--format", "json").out)
+    assert (record["missing"], record["left"], record["seconds_left"]) == (1, "unknown", None)
+    assert "unknown (--calibrate estimates it)" in onpro(*asked, "--seeds", "4").out
 
 
 def test_what_does_not_exist_is_named_and_the_rest_is_run(
@@ -242,26 +264,27 @@ def test_on_a_terminal_one_table_shows_all_runs(
 
 
 def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
-    onpro: Command, tmp_path: Path
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = [*SMOKE, "--data", "digits", "--limit-per-class", "40"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "onpro", *slow, "--workers", "2"],
-        cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        try:
-            assert process.stderr is not None
-            while not list(tmp_path.glob("out/*/events.jsonl")):
-                assert process.poll() is None
-                time.sleep(0.05)
-            process.send_signal(signal.SIGTERM)
-            said = process.stderr.read()
-            assert process.wait(timeout=60) == 130
-        finally:
-            process.kill()
-    assert "interrupted; what was begun is kept, and the same command goes on with it." in said
-    assert "Traceback" not in said
+    slow = ["table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20"]
+    slow += ["--seeds", "3", "--device", "cpu", "--out", "out"]
+
+    class Terminated(Live):
+        """Notices the beginning of a run just when the signal arrives."""
+
+        def show(self, event: Event) -> None:
+            super().show(event)
+            if any(tmp_path.glob("out/*/events.jsonl")):
+                signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("onpro.cli.many.Live", Terminated)
+        patch.setitem(execute.__globals__, "LOOK_EVERY", 0.01)
+        answer = onpro(*slow, "--workers", "2")
+    assert answer.status == 130
+    assert not multiprocessing.active_children()
+    assert "what was begun is kept, and the same command goes on with it." in answer.err
+    assert "Traceback" not in answer.err
     begun = {p.parent.name for p in tmp_path.glob("out/*/checkpoint")}
     assert begun
     assert not list(tmp_path.glob("out/**/*.part"))
@@ -272,7 +295,7 @@ def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
     assert "unfinished" in answer.err
     assert "goes on from step" in answer.err
     done = list(tmp_path.glob("out/*/result.json"))
-    assert len(done) == 2
+    assert len(done) == 3
     finished_before = {path for path in before if path.endswith("result.json")}
     assert all(times(tmp_path / "out")[path] == before[path] for path in finished_before)
     assert {p.name for p in (tmp_path / "out").iterdir()} == {p.parent.name for p in done}

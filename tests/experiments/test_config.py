@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import RunConfig
+from onpro.experiments import RunConfig, read_config
+from onpro.experiments.files import write_json
+from onpro.experiments.record import describe
 from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
 
+RESULTS = Path(__file__).parents[2] / "results" / "cifar10"
 CONFIG = RunConfig(method="onpro", settings=OnProSettings())
 
 OTHERS: dict[str, Any] = {
@@ -25,6 +28,7 @@ OTHERS: dict[str, Any] = {
     "image_size": 16,
     "limit_per_class": 3,
     "precision": "bf16",
+    "deterministic": True,
 }
 
 
@@ -50,7 +54,20 @@ def test_any_other_value_has_another_hash(field: str) -> None:
 
 def test_every_field_is_in_the_hash_but_the_seed_the_recipe_and_the_place() -> None:
     known = {field.name for field in fields(RunConfig)}
-    assert known - set(OTHERS) == {"seed", "recipe", "data_dir", "device"}
+    assert known - set(OTHERS) == {"seed", "recipe", "data_dir", "device", "engine"}
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("onpro-*")), ids=lambda folder: folder.name)
+def test_stored_runs_keep_their_folders(folder: Path) -> None:
+    config = read_config(folder)
+    assert config.folder == folder.name
+    assert not config.deterministic
+
+
+def test_a_deterministic_run_is_read_back(tmp_path: Path) -> None:
+    config = replace(CONFIG, deterministic=True)
+    write_json(tmp_path / "config.json", describe(config))
+    assert read_config(tmp_path) == config
 
 
 def test_a_recipe_is_only_a_name_for_settings() -> None:

@@ -209,12 +209,27 @@ MISTAKES: dict[str, tuple[str, int, str]] = {
     "empty list": ('[[runs]]\nmethod = "er"\nmemory = []', 3, "not []"),
     "no seeds": ('[[runs]]\nmethod = "er"\nseeds = 0', 3, "seeds takes a number of runs"),
     "text for seeds": ('[[runs]]\nmethod = "er"\nseeds = "all"', 3, "or a list of seeds"),
-    "a seed that is none": ('[[runs]]\nmethod = "er"\nseeds = [-1]', 1, "seed must be at least 0"),
-    "memory below a batch": ('[[runs]]\nmethod = "er"\nmemory = 5', 1, "smaller than a batch"),
+    "a seed that is none": ('[[runs]]\nmethod = "er"\nseeds = [-1]', 3, "seed must be at least 0"),
+    "memory below a batch": ('[[runs]]\nmethod = "er"\nmemory = 5', 3, "smaller than a batch"),
     "a value that cannot work": (
         '[[runs]]\nmethod = "er"\n[[runs]]\nmethod = "er"\nsettings.learning_rate = -1.0',
-        3,
+        5,
         "learning rate must be above 0",
+    ),
+    "one of many that cannot work": (
+        '[[runs]]\nmethod = "er"\nmemory = [20, 40]\nsettings.learning_rate = [\n0.1,\n-1.0,\n]',
+        6,
+        "learning rate must be above 0",
+    ),
+    "values that do not go together": (
+        '[[runs]]\nmethod = "er"\nmemory = -5\nsettings.learning_rate = -1.0',
+        1,
+        "must",
+    ),
+    "a word without quotes": (
+        "[[runs]]\nmethod = er",
+        2,
+        "invalid value in 'method = er'; expected TOML, where text stands in quotes",
     ),
     "settings that are none": ('[[runs]]\nmethod = "er"\nsettings = 3', 3, "must be a table"),
     "runs that are none": ("runs = 3", 1, "write [[runs]]"),
@@ -245,5 +260,5 @@ def test_a_missing_or_unreadable_file_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_sweep(tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no text in UTF-8"):
         read_sweep(tmp_path / "binary.toml")

@@ -41,6 +41,13 @@ def test_text_has_a_block_for_each_heading() -> None:
     )
 
 
+def test_a_column_without_any_value_is_only_for_programs() -> None:
+    columns = [*COLUMNS, Column("paper", "paper")]
+    for kind in ("text", "markdown", "latex"):
+        assert render(RECORDS, columns, kind) == render(RECORDS, COLUMNS, kind)
+    assert json.loads(render(RECORDS, columns, "json"))[0]["paper"] is None
+
+
 def test_markdown() -> None:
     lines = render(RECORDS, COLUMNS, "markdown").splitlines()
     assert lines[0] == "| method | data | mean, % | difference | inside |"

@@ -1,10 +1,14 @@
 """Where a run computes, with and without a GPU."""
 
+import os
+from typing import Any
+
 import pytest
 import torch
 
 from onpro.errors import UserError
-from onpro.training import pick_device, pick_precision
+from onpro.training import device, pick_device, pick_precision
+from onpro.training.device import WORKSPACE, repeatable
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -47,3 +51,76 @@ def test_auto_is_fp32_on_a_cpu_and_a_wish_is_granted() -> None:
     assert pick_precision("auto", CPU) == "fp32"
     assert [pick_precision("fp16", d) for d in (CPU, GPU)] == ["fp16", "fp16"]
     assert pick_precision("bf16", CPU) == "bf16"
+
+
+def told() -> tuple[Any, ...]:
+    """What torch has been told about equal results."""
+    memory: Any = torch.utils.deterministic
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        memory.fill_uninitialized_memory,
+        torch.backends.cudnn.deterministic,
+        torch.backends.cudnn.benchmark,
+        os.environ.get(WORKSPACE),
+    )
+
+
+@pytest.fixture
+def multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU whose first product is about to be computed."""
+    monkeypatch.delenv(WORKSPACE, raising=False)
+    monkeypatch.setattr(device, "_require_workspace", lambda _: None)
+
+
+@pytest.mark.usefixtures("with_gpu", "multiplied")
+def test_torch_is_told_to_repeat_itself_only_while_a_run_lasts() -> None:
+    pick_device("cuda")
+    before = told()
+    with repeatable(GPU):
+        assert told() == (True, False, False, True, False, ":4096:8")
+        pick_device("cuda")
+        assert not torch.backends.cudnn.benchmark
+    assert told() == before
+    with pytest.raises(KeyError), repeatable(GPU):
+        raise KeyError
+    assert told() == before
+
+
+@pytest.mark.usefixtures("with_gpu", "multiplied")
+def test_what_a_user_has_told_torch_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORKSPACE, ":16:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        before = told()
+        with repeatable(GPU):
+            assert told()[:2] == (True, False)
+            assert told()[-1] == ":16:8"
+        assert told() == before
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("with_gpu", "multiplied")
+def test_nobody_is_told_where_nobody_asks_or_on_a_cpu() -> None:
+    before = told()
+    for place, wanted in ((CPU, True), (GPU, False)):
+        with repeatable(place, wanted):
+            assert told() == before
+
+
+def test_a_process_that_has_multiplied_otherwise_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Late:
+        def __matmul__(self, other: object) -> None:
+            raise RuntimeError(f"torch says at length that {WORKSPACE} is not set")
+
+    monkeypatch.setattr(torch, "ones", lambda *_, **__: Late())
+    before = told()
+    with (
+        pytest.raises(UserError, match=rf"process of its own, or set {WORKSPACE}=:4096:8"),
+        repeatable(GPU),
+    ):
+        pass
+    assert told() == before

@@ -32,7 +32,7 @@ from onpro.reports.cells import (
     plan_records,
     total_seconds,
 )
-from onpro.reports.formats import Format, render
+from onpro.reports.formats import Format, render, render_together
 from onpro.training import pick_device, pick_precision
 from onpro.training.device import Precision
 
@@ -223,7 +223,9 @@ def _print_plan(planned: Plan, options: ManyOptions) -> None:
     if options.format == "text":
         print(f"\n{_counts(planned)}")
         if left:
-            print(f"left to compute, run after run: {duration(total_seconds(left, seconds))}")
+            total = total_seconds(left, seconds)
+            hint = "" if options.calibrate or total is not None else " (--calibrate estimates it)"
+            print(f"left to compute, run after run: {duration(total)}{hint}")
     _say_problems(planned)
 
 
@@ -239,13 +241,17 @@ def _say_problems(planned: Plan) -> None:
 
 
 def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:
-    print(render(cell_records(cells, done), CELLS, options.format))
-    if options.compare:
-        compared = comparison_records(compare(cells, done))
-        if compared:
-            print(f"\n{render(compared, COMPARISONS, options.format)}")
-        else:
-            print("nothing to compare: no two methods have two seeds in common.", file=sys.stderr)
+    results = cell_records(cells, done)
+    if not options.compare:
+        print(render(results, CELLS, options.format))
+        return
+    compared = comparison_records(compare(cells, done))
+    tables = {"results": (results, CELLS), "comparisons": (compared, COMPARISONS)}
+    print(render_together(tables, options.format))
+    if not compared:
+        print("nothing to compare: no two methods have two seeds in common.", file=sys.stderr)
+    elif options.format == "csv":
+        print("not in csv: the comparison of methods; --format json has it.", file=sys.stderr)
 
 
 @contextmanager

@@ -8,22 +8,16 @@ from onpro.training import Evaluated, Step, Trainer
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 
-class Progress:
-    """Listens to a run and shows task, step, loss terms, images per second and time left."""
+class Bars:
+    """A bar for each run on a terminal, plain lines elsewhere."""
 
-    def __init__(self, trainer: Trainer, *, label: str) -> None:
-        self._stream = trainer.stream
-        self._label = label
-        self._bar: RichProgress | None = None
-
-    def __enter__(self) -> "Progress":
-        print(f"{self._label}: {len(self._stream)} steps", file=sys.stderr)
-        if sys.stderr.isatty():
-            self._bar = _bar()
-            self._bar.start()
-            self._task = self._bar.add_task("", total=len(self._stream), status="")
+    def __enter__(self) -> "Bars":
+        self._bars = _bars() if sys.stderr.isatty() else None
+        if self._bars:
+            self._bars.start()
         return self
 
     def __exit__(
@@ -32,34 +26,60 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self._bars:
+            self._bars.stop()
+
+    def follow(self, trainer: Trainer, *, label: str, name: str = "") -> "Follower":
+        """What listens to a run and shows it here, with a name if it is one of several."""
+        return Follower(self, trainer, label=label, name=name)
+
+    def say(self, line: str) -> None:
+        """Print a line, above the bars."""
+        if self._bars:
+            self._bars.console.print(line, highlight=False, markup=False)
+        else:
+            print(line, file=sys.stderr)
+
+    def add(self, total: int) -> "TaskID | None":
+        """A new bar, where bars are shown."""
+        return self._bars.add_task("", total=total, status="") if self._bars else None
+
+    def move(self, bar: "TaskID | None", completed: int, status: str) -> None:
+        """Show how far a run is."""
+        if self._bars and bar is not None:
+            self._bars.update(bar, completed=completed, status=status)
+
+
+class Follower:
+    """Listens to a run and shows task, step, loss terms, images per second and time left."""
+
+    def __init__(self, bars: Bars, trainer: Trainer, *, label: str, name: str) -> None:
+        self._bars = bars
+        self._name = f"{name}, " if name else ""
+        self._stream = trainer.stream
+        bars.say(f"{label}: {len(self._stream)} steps")
+        self._bar = bars.add(len(self._stream))
 
     def on_step(self, step: Step) -> None:
         """Move the bar."""
-        if not self._bar:
-            return
         loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
         speed = step.images_seen / step.train_seconds if step.train_seconds else 0.0
-        status = f"task {step.task + 1}/{self._stream.num_tasks}  {speed:,.0f} images/s  {loss}"
-        self._bar.update(self._task, completed=step.step, status=status)
+        task = f"{self._name}task {step.task + 1}/{self._stream.num_tasks}"
+        status = f"{task}  {speed:,.0f} images/s  {loss}"
+        self._bars.move(self._bar, step.step, status)
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
         """Say how the tasks so far are known."""
         mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
         each = " ".join(f"{value:.1f}" for value in evaluated.accuracy)
-        line = (
-            f"task {evaluated.task + 1}/{self._stream.num_tasks}, "
+        self._bars.say(
+            f"{self._name}task {evaluated.task + 1}/{self._stream.num_tasks}, "
             f"step {evaluated.step}/{len(self._stream)}: "
             f"accuracy {mean:.1f} % ({each}), {evaluated.train_seconds:.1f} s"
         )
-        if self._bar:
-            self._bar.console.print(line, highlight=False, markup=False)
-        else:
-            print(line, file=sys.stderr)
 
 
-def _bar() -> "RichProgress":
+def _bars() -> "RichProgress":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress

@@ -49,9 +49,6 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     require_interval(options.checkpoint_every)
     configs = [(folder, read_config(folder)) for folder in options.runs]
-    done = [
-        train(folder, config, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
-        for folder, config in configs
-    ]
+    done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
     show(done, as_json=options.json)
     return 0

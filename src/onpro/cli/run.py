@@ -5,27 +5,35 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from onpro.cli.parsing import parse
-from onpro.cli.progress import Progress
+from onpro.cli.progress import Bars
 from onpro.cli.signals import stop_requests
 from onpro.cli.summary import print_runs
+from onpro.data import find
+from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments import (
     Finished,
     RunConfig,
     data_values,
     finished_in,
+    load_images,
     prepare,
     recipes,
     require_writable,
-    run_in,
+    room_for_runs,
+    running,
     settings_for,
+    side_by_side,
 )
+from onpro.experiments.run import Running
+from onpro.experiments.weights_and_biases import WandbLog, going_on
 from onpro.methods import Settings, method, methods
-from onpro.training import pick_device, pick_precision, require_interval
+from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 from onpro.training.checkpoint import CHECKPOINT_EVERY
 
 DEFAULT = "onpro"
@@ -48,7 +56,10 @@ class RunOptions:
     """Seed of everything random in the run."""
 
     seeds: int = 1
-    """Number of runs, with seeds SEED, SEED+1, ..."""
+    """Number of runs, with seeds SEED, SEED+1, ...; on a GPU they run side by side."""
+
+    at_once: int = 0
+    """How many runs share a GPU at a time; 0: one for each 8 GiB of its free memory."""
 
     recipe: str | None = None
     """A named variation of the method, such as an ablation of the paper."""
@@ -78,6 +89,14 @@ class RunOptions:
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. Losses are
     always float32."""
 
+    engine: Literal["auto", "eager", "compile", "graph"] = "auto"
+    """How steps are computed: operation by operation, with a compiled network, or as one CUDA
+    graph; auto is graph on a GPU, eager on a CPU."""
+
+    deterministic: bool = False
+    """On a GPU, give equal results run after run, which takes longer; on a CPU results are always
+    equal."""
+
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
     each task only."""
@@ -87,6 +106,9 @@ class RunOptions:
 
     tensorboard: bool = False
     """Log for TensorBoard too, into the run folder."""
+
+    wandb: bool = False
+    """Log for Weights & Biases too; offline where nobody is logged in or WANDB_MODE says so."""
 
     json: bool = False
     """Print the result as JSON on the last line of standard output, all else on standard error."""
@@ -109,6 +131,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.recipe:
         print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
     device = pick_device(options.device)
+    pick_engine(options.engine, device)
     configs = [
         RunConfig(
             method=name,
@@ -123,51 +146,84 @@ def main(arguments: Sequence[str]) -> int:
             image_size=options.image_size,
             limit_per_class=options.limit_per_class,
             precision=pick_precision(options.precision, device),
+            deterministic=options.deterministic and device.type == "cuda",
             data_dir=options.data_dir,
             device=options.device,
+            engine=options.engine,
         )
         for seed in range(options.seed, options.seed + options.seeds)
     ]
-    done = [
-        train(
-            options.out / config.folder,
-            config,
-            fresh=options.fresh,
-            checkpoint_every=options.checkpoint_every,
-            tensorboard=options.tensorboard,
-        )
-        for config in configs
-    ]
+    done = train(
+        [(options.out / config.folder, config) for config in configs],
+        fresh=options.fresh,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
+        wandb=options.wandb,
+        at_once=options.at_once,
+    )
     show(done, as_json=options.json)
     return 0
 
 
 def train(
-    folder: Path,
-    config: RunConfig,
+    runs: Sequence[tuple[Path, RunConfig]],
     *,
     fresh: bool,
     checkpoint_every: float,
     tensorboard: bool = False,
-) -> Finished:
-    """Run what the folder is for, from its last checkpoint on, unless it is finished."""
-    done = None if fresh else finished_in(folder)
-    if done:
-        print(f"already finished: {done.folder} (--fresh runs it again)", file=sys.stderr)
-        return done
-    trainer = prepare(config)
-    label = f"{config.method} on {config.data}, seed {config.seed}"
-    with stop_requests() as stop, Progress(trainer, label=label) as bar:
-        return run_in(
-            folder,
-            config,
-            listeners=[bar],
-            tensorboard=tensorboard,
-            trainer=trainer,
-            fresh=fresh,
-            checkpoint_every=checkpoint_every,
-            stop=stop,
-        )
+    wandb: bool = False,
+    at_once: int = 0,
+) -> list[Finished]:
+    """Run what each folder is for, from its last checkpoint on, unless it is finished.
+
+    On a GPU several go side by side. They share the data if they are of one source that gives all
+    seeds the same.
+    """
+    if at_once < 0:
+        raise UserError(f"--at-once must be at least 1, or 0 for as many as fit, not {at_once}.")
+    done = {folder: None if fresh else finished_in(folder) for folder, _ in runs}
+    for run in filter(None, done.values()):
+        print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
+    open_runs = [(folder, config) for folder, config in runs if not done[folder]]
+    if open_runs:
+        first = open_runs[0][1]
+        device = pick_device(first.device)
+        with stop_requests() as stop, Bars() as bars:
+
+            def start(folder: Path, config: RunConfig, data: ImageSet | None) -> Running:
+                trainer = prepare(config, data)
+                name = f"seed {config.seed}"
+                label = f"{config.method} on {config.data}, {name}"
+                bar = bars.follow(trainer, label=label, name=name if len(open_runs) > 1 else "")
+                log = None if fresh else going_on(folder, config)
+                log = WandbLog(folder, config) if wandb else log
+                going = running(
+                    folder,
+                    config,
+                    listeners=[bar, log] if log else [bar],
+                    tensorboard=tensorboard,
+                    trainer=trainer,
+                    fresh=fresh,
+                    checkpoint_every=checkpoint_every,
+                    stop=stop,
+                )
+                return log.during(going) if log else going
+
+            shared = load_images(first) if _share_images([c for _, c in open_runs]) else None
+            trained = side_by_side(
+                [partial(start, folder, config, shared) for folder, config in open_runs],
+                device,
+                at_once=at_once or room_for_runs(device),
+                deterministic=any(config.deterministic for _, config in open_runs),
+            )
+        done |= dict(zip([folder for folder, _ in open_runs], trained, strict=True))
+    return [finished for folder, _ in runs if (finished := done[folder])]
+
+
+def _share_images(configs: Sequence[RunConfig]) -> bool:
+    """Whether several runs see the same images."""
+    kinds = {(c.data, c.data_dir, c.image_size, c.limit_per_class, c.device) for c in configs}
+    return len(configs) > 1 and len(kinds) == 1 and not find(configs[0].data).seeded
 
 
 def show(runs: Sequence[Finished], *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from onpro.errors import UserError
 from onpro.experiments.files import read_json
 from onpro.methods import Settings, method
 from onpro.training.device import DeviceName, Precision
+from onpro.training.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,11 @@ class RunConfig:
     image_size: int | None = None
     limit_per_class: int | None = None
     precision: Precision = "fp32"
+    deterministic: bool = False
+    """Whether a GPU has to compute the same bits in every run; a CPU always does."""
     data_dir: Path | None = None
     device: DeviceName = "auto"
+    engine: Literal["auto"] | Engine = "auto"
 
     def __post_init__(self) -> None:
         if self.memory < 1:
@@ -48,7 +52,7 @@ class RunConfig:
 
     def what(self) -> dict[str, Any]:
         """What is computed, as plain values; not where."""
-        return {
+        what: dict[str, Any] = {
             "method": self.method,
             "data": self.data,
             "memory": self.memory,
@@ -62,6 +66,8 @@ class RunConfig:
             "precision": self.precision,
             "settings": asdict(self.settings),
         }
+        # Named only where it is asked for, so that other runs keep the folders they always had.
+        return what | ({"deterministic": True} if self.deterministic else {})
 
     @property
     def hash(self) -> str:
@@ -77,8 +83,8 @@ class RunConfig:
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
-PLACE = {"data_dir", "device"}
-"""Fields that say where a run computes and not what."""
+PLACE = {"data_dir", "device", "engine"}
+"""Fields that say where and how a run computes and not what."""
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -103,7 +109,7 @@ def _configured(values: Mapping[str, Any]) -> RunConfig:
     settings = config.get("settings", {})
     settings_type = method(config["method"]).settings_type
     known = {field.name for field in fields(RunConfig)}
-    differ = _difference(config, known, optional=PLACE)
+    differ = _difference(config, known, optional=PLACE | {"deterministic"})
     differ += _difference(settings, {field.name for field in fields(settings_type)})
     if differ:
         writer = values.get("versions", {}).get("onpro", "of another version")

@@ -53,6 +53,17 @@ class EventLog:
         self._file.close()
 
 
+def scalars_of_step(step: Step) -> dict[str, float]:
+    """The terms of the loss, by the names that trackers show them under."""
+    return {f"loss/{name}": value for name, value in step.terms.items()}
+
+
+def scalars_of_evaluation(evaluated: Evaluated) -> dict[str, float]:
+    """The accuracy on every task and on average, by the names that trackers show them under."""
+    each = {f"accuracy/task {task}": value for task, value in enumerate(evaluated.accuracy)}
+    return each | {"accuracy/average": sum(evaluated.accuracy) / len(evaluated.accuracy)}
+
+
 class TensorBoardLog:
     """The same events for TensorBoard, which forgets what it knows of later steps than `step`."""
 
@@ -70,18 +81,15 @@ class TensorBoardLog:
 
     def on_step(self, step: Step) -> None:
         """Log the terms of the loss."""
-        for name, value in step.terms.items():
-            self._add(f"loss/{name}", value, step.step)
+        self._add(scalars_of_step(step), step.step)
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
         """Log the accuracy on every task."""
-        for task, accuracy in enumerate(evaluated.accuracy):
-            self._add(f"accuracy/task {task}", accuracy, evaluated.step)
-        mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
-        self._add("accuracy/average", mean, evaluated.step)
+        self._add(scalars_of_evaluation(evaluated), evaluated.step)
 
-    def _add(self, name: str, value: float, step: int) -> None:
-        self._writer.add_scalar(name, value, step)
+    def _add(self, values: dict[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         """Write what is left."""

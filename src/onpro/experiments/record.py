@@ -16,7 +16,7 @@ def describe(config: RunConfig) -> dict[str, Any]:
     """The configuration with versions and hardware: what `config.json` holds."""
     device = pick_device(config.device)
     data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
-    where = {"data_dir": data_dir, "device": config.device}
+    where = {"data_dir": data_dir, "device": config.device, "engine": config.engine}
     return config.what() | where | {"versions": versions(), "hardware": hardware(device)}
 
 
@@ -42,6 +42,7 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "device": device.type,
         "hardware": hardware(device),
         "precision": config.precision,
+        "engine": trainer.engine,
         "versions": versions(),
     }
 

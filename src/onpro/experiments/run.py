@@ -4,22 +4,24 @@ import logging
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 
 from onpro.augment import Normalise
 from onpro.data import find, load
+from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.events import EventLog, TensorBoardLog
 from onpro.experiments.files import locked, read_json, write_json, writing_below
 from onpro.experiments.record import collect, describe, hardware, versions
 from onpro.methods import Context, method
+from onpro.nn import fused_kernels_exist
 from onpro.streams import ClassIncremental
 from onpro.training import (
     Checkpoints,
@@ -28,9 +30,10 @@ from onpro.training import (
     Stopped,
     Trainer,
     pick_device,
+    pick_engine,
 )
 from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
-from onpro.training.device import AUTOCAST
+from onpro.training.device import AUTOCAST, repeatable
 
 LOG = logging.getLogger(__name__)
 
@@ -65,14 +68,21 @@ def finished_in(folder: Path) -> Finished | None:
     return Finished(folder, read_json(path))
 
 
-def prepare(config: RunConfig) -> Trainer:
-    """Load the data and build the method; nothing is written."""
-    device = pick_device(config.device)
+def load_images(config: RunConfig) -> ImageSet:
+    """The data of a run, on its device; runs whose source is not `seeded` can share them."""
     data = load(
         config.data, data_dir=config.data_dir, image_size=config.image_size, seed=config.seed
     )
     if config.limit_per_class is not None:
         data = data.limit_per_class(config.limit_per_class)
+    return data.to(pick_device(config.device))
+
+
+def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
+    """Build the method, on data that are loaded unless given; nothing is written."""
+    device = pick_device(config.device)
+    engine = pick_engine(config.engine, device)
+    data = data or load_images(config)
     tasks = config.tasks
     if tasks is None:
         tasks = find(config.data).tasks_for(len(data.classes))
@@ -92,35 +102,49 @@ def prepare(config: RunConfig) -> Trainer:
         seed=config.seed,
         device=device,
         autocast=AUTOCAST[config.precision],
+        fused=engine == "graph" and fused_kernels_exist(),
     )
-    return Trainer(method(config.method)(config.settings, context), stream)
+    learner = method(config.method)(config.settings, context)
+    return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
 
 
-def run(
-    config: RunConfig,
-    out: Path,
-    *,
-    listeners: Sequence[Listener] = (),
-    tensorboard: bool = False,
-    trainer: Trainer | None = None,
-    fresh: bool = False,
-    checkpoint_every: float = CHECKPOINT_EVERY,
-    stop: Callable[[], int | None] = lambda: None,
-) -> Finished:
-    """Train one run and save it in its folder below `out`; see `run_in`."""
-    return run_in(
-        out / config.folder,
-        config,
-        listeners=listeners,
-        tensorboard=tensorboard,
-        trainer=trainer,
-        fresh=fresh,
-        checkpoint_every=checkpoint_every,
-        stop=stop,
-    )
+class How(TypedDict, total=False):
+    """How to train a run, apart from what; see `running`."""
+
+    listeners: Sequence[Listener]
+    tensorboard: bool
+    trainer: Trainer | None
+    fresh: bool
+    checkpoint_every: float
+    stop: Callable[[], int | None]
 
 
-def run_in(
+def run(config: RunConfig, out: Path, **how: Unpack[How]) -> Finished:
+    """Train one run and save it in its folder below `out`; see `running`."""
+    return run_in(out / config.folder, config, **how)
+
+
+def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
+    """Train one run and save it in a folder; see `running`."""
+    with repeatable(pick_device(config.device), config.deterministic):
+        return last(running(folder, config, **how))
+
+
+Running = Generator[None, None, Finished]
+"""A run on its way: it hands over after each step."""
+
+
+def last(running: Running) -> Finished:
+    """Go on with a run until it is over."""
+    while True:
+        try:
+            next(running)
+        except StopIteration as end:
+            finished: Finished = end.value
+            return finished
+
+
+def running(
     folder: Path,
     config: RunConfig,
     *,
@@ -130,7 +154,7 @@ def run_in(
     fresh: bool = False,
     checkpoint_every: float = CHECKPOINT_EVERY,
     stop: Callable[[], int | None] = lambda: None,
-) -> Finished:
+) -> Running:
     """Train one run and save it in a folder, from its last checkpoint on where it has one.
 
     A run that does not end keeps its folder if it has a checkpoint to go on from, and leaves
@@ -182,7 +206,7 @@ def run_in(
                     stop=stop,
                     beside=lambda: _identity(config, trainer) | {"events": log.size()},
                 )
-                trainer.run()
+                yield from trainer.steps()
                 result = collect(config, trainer)
                 write_json(place / "result.json", result)
         except BaseException as error:

@@ -107,10 +107,9 @@ class Grid:
                     settings=settings,
                     stream=stream,
                 )
-                try:
-                    list(configurations(experiment, Place()))
-                except UserError as error:  # values that do not go together
-                    raise self._wrong("", str(error)) from None
+                problem = _problem(experiment)
+                if problem:
+                    raise self._wrong(*_culprit(experiment, problem))
                 yield experiment
 
     def _check_names(self, name: str, data: str, recipe: str) -> None:
@@ -153,6 +152,35 @@ class Grid:
 
     def _wrong(self, key: str, what: str, value: Any = None) -> UserError:
         return self.file.wrong(self.where, key, what, value)
+
+
+def _problem(experiment: Experiment) -> str:
+    """Why an experiment cannot be run; empty where it can."""
+    try:
+        list(configurations(experiment, Place()))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _culprit(experiment: Experiment, problem: str) -> tuple[str, str, Any]:
+    """The key and value without which an experiment has no problem, with the problem.
+
+    No key where values do not go together.
+    """
+    without = {
+        "memory": (experiment.memory, replace(experiment, memory=DEFAULTS["memory"])),
+        "seeds": (None, replace(experiment, seeds=(0,))),
+    }
+    for field in ("settings", "stream"):
+        pairs: Pairs = getattr(experiment, field)
+        for pair in pairs:
+            others: dict[str, Any] = {field: tuple(other for other in pairs if other != pair)}
+            without[pair[0]] = pair[1], replace(experiment, **others)
+    for key, (value, rest) in without.items():
+        if not _problem(rest):
+            return key, problem, value
+    return "", problem, None
 
 
 def _combined(axes: Mapping[str, Sequence[Any]]) -> list[Pairs]:

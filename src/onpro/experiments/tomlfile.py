@@ -30,15 +30,22 @@ class TomlFile:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise UserError(f"there is no file {path}.") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} cannot be read: {error}.") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is no text in UTF-8; expected TOML.") from None
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
         try:
             return cls(path, text, tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             said = re.fullmatch(r"(.*) \(at (?:line (\d+), .*|end of document)\)", str(error))
             what = said[1] if said else str(error)
+            what = what[:1].lower() + what[1:]
             line = int(said[2]) if said and said[2] else max(1, len(text.splitlines()))
-            raise UserError(f"{path}, line {line}: {what}; expected TOML.") from None
+            there = text.splitlines()[line - 1].strip() if text else ""
+            hint = ", where text stands in quotes" if what == "invalid value" else ""
+            raise UserError(
+                f"{path}, line {line}: {what} in '{there}'; expected TOML{hint}."
+            ) from None
 
     def wrong(self, where: Where, key: str, what: str, value: Any = None) -> UserError:
         """An error that points at a key, or at a value of it.

@@ -1,6 +1,6 @@
 """GDumb's memory: the first images of each class, as many of each as there is room for."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -53,6 +53,11 @@ class GreedyBalancedMemory(Memory):
     def fill(self, count: int) -> None:
         self._filled.fill_(count)
 
+    @property
+    def phase(self) -> Hashable:
+        """Nothing: an update has the same shape whatever is stored."""
+        return ()
+
     def grow(self, classes: int) -> None:
         """Make room for further classes."""
         added = classes - len(self.first_stored)
@@ -74,7 +79,7 @@ class GreedyBalancedMemory(Memory):
         """
         slots, numbers = self._slots(labels, draws)
         self.write(slots, images, labels, arrived=numbers)
-        self.seen += len(labels)
+        self.count(len(labels))
 
     def _slots(self, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """Where each item of a batch ends up, and its number in the stream.
@@ -82,7 +87,7 @@ class GreedyBalancedMemory(Memory):
         The bin is for items that are not stored, or make room for a later one of the batch.
         """
         rows = torch.arange(self.capacity + 1, device=self.device)
-        numbers = torch.arange(self.seen, self.seen + len(labels), device=self.device)
+        numbers = self.seen_on_device + torch.arange(len(labels), device=self.device)
         filled, first_stored = self._filled, self.first_stored
         arrived = self._fields["arrived"].clone()
         stored = rows < filled

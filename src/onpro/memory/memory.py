@@ -1,6 +1,6 @@
 """The storage of past images, on the device."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,8 @@ class Memory:
     """A fixed number of slots, each for an image, its label and what a method adds to them.
 
     Slots fill in order; `fill` says how many hold an item and `seen` how many items have arrived.
-    Both are Python numbers, so that sizes are known without asking the device.
+    Both are Python numbers, so that sizes are known without asking the device; the device counts
+    what it has seen too, so that a step can be repeated there without the host.
 
     The storage has one row more than it has slots, the *bin*, at index `capacity`. A policy sends
     there what it rejects, and so a whole batch is written by one indexed copy, without asking the
@@ -68,6 +69,7 @@ class Memory:
         self.device = torch.device(device)
         self.fill = 0
         self.seen = 0
+        self.seen_on_device = torch.zeros(1, dtype=torch.int64, device=device)
         self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self._fields = {
@@ -136,7 +138,17 @@ class Memory:
     def advance(self, arrived: int) -> None:
         """Count items that arrived, the first of which went into the free slots in order."""
         self.fill = min(self.capacity, self.fill + arrived)
+        self.count(arrived)
+
+    def count(self, arrived: int) -> None:
+        """Count items that arrived, wherever they went."""
         self.seen += arrived
+        self.seen_on_device += arrived
+
+    @property
+    def phase(self) -> Hashable:
+        """What of its numbers a training step depends on: equal phases, equal shapes."""
+        return self.fill, self.seen > self.capacity
 
     def remove(self, label: int) -> None:
         """Erase all items of a class, for good; the others keep their order and move together.
@@ -202,6 +214,7 @@ class Memory:
                 )
         self.fill = len(labels)
         self.seen = state["seen"]
+        self.seen_on_device.fill_(self.seen)
         self.images.copy_(images)
         self.labels.copy_(labels)
         for name, values in fields.items():

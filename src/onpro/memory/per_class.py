@@ -1,6 +1,6 @@
 """A memory that gives every class the same number of slots, fewer as classes appear."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,7 +44,7 @@ class PerClassMemory:
         self.device = torch.device(device)
         self.classes: list[int] = []
         """The class of each row."""
-        self.arrived = 0
+        self.seen = 0
         """Number of images that have arrived."""
         self._images = torch.zeros((capacity + 1, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
@@ -74,12 +74,17 @@ class PerClassMemory:
     @property
     def most(self) -> int:
         """The most images that may be stored now; exact until a class has too many."""
-        return min(self.arrived, self.quota * len(self.classes))
+        return min(self.seen, self.quota * len(self.classes))
 
     @property
     def stored(self) -> Tensor:
         """(classes,): number of images stored of each class, in order of appearance."""
         return self._stored
+
+    @property
+    def phase(self) -> Hashable:
+        """What of its numbers a training step depends on: equal phases, equal shapes."""
+        return tuple(self.classes), self.most
 
     def update(
         self, images: Tensor, labels: Tensor, classes: Sequence[int], generator: torch.Generator
@@ -97,7 +102,7 @@ class PerClassMemory:
             quota = self.capacity // (len(self.classes) + len(appearing))
             turn = self._turns(generator, unless_at_most=quota)
             self._lay_out(range(len(self.classes)), turn, appearing)
-        self.arrived += len(labels)
+        self.seen += len(labels)
         if not self.quota:
             return
         row = (labels[:, None] == self._numbers).to(torch.uint8).argmax(dim=1)
@@ -153,7 +158,7 @@ class PerClassMemory:
         return {
             "capacity": self.capacity,
             "classes": list(self.classes),
-            "arrived": self.arrived,
+            "arrived": self.seen,
             "images": self._images[:used].clone(),
             "labels": self._labels[:used].clone(),
             "stored": self._stored.clone(),
@@ -167,7 +172,7 @@ class PerClassMemory:
                 f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
             )
         self._name(state["classes"])
-        self.arrived = state["arrived"]
+        self.seen = state["arrived"]
         used = len(state["labels"])
         self._images[:used].copy_(state["images"])
         self._labels[:used].copy_(state["labels"])

@@ -65,8 +65,7 @@ def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Ten
     n is the number of items seen once the free slots are filled, the same for all of them.
     """
     stored = min(arriving, memory.free)
-    n = max(1, memory.seen + stored)
-    return torch.randint(n, (arriving - stored,), generator=generator, device=memory.device)
+    return _below(memory.seen_on_device + stored, arriving - stored, generator)
 
 
 def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
@@ -75,10 +74,15 @@ def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -
     n is the number of items seen before the item, one more for each of them.
     """
     stored = min(arriving, memory.free)
-    n = torch.arange(memory.seen + stored, memory.seen + arriving, device=memory.device)
+    before = torch.arange(stored, arriving, device=memory.device)
+    return _below(memory.seen_on_device + before + 1, arriving - stored, generator)
+
+
+def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Whole numbers (count,), each uniform in {0 … limit−1}; limits (count,) or (1,)."""
     # In double precision, because single precision would leave out numbers from 2²⁴ items on.
-    uniform = torch.rand(n.shape, dtype=torch.float64, device=n.device, generator=generator)
-    return (uniform * (n + 1)).long()
+    uniform = torch.rand(count, dtype=torch.float64, device=limits.device, generator=generator)
+    return (uniform * limits).long()
 
 
 def store(

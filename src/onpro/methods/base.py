@@ -1,7 +1,7 @@
 """What all methods share: their place in a run, boundaries, one descent, prediction, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -15,6 +15,7 @@ from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
 from onpro.methods.settings import Settings, require
+from onpro.nn import use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
 
@@ -36,6 +37,9 @@ class Context:
     """Half precision of the network in training; None: float32."""
     channels_last: bool = True
     """Memory layout of network and images: faster than channels first, equal but for rounding."""
+
+    fused: bool = False
+    """Whether batch norms use fused kernels in training, on a GPU; equal but for rounding."""
 
     @property
     def layout(self) -> torch.memory_format:
@@ -95,6 +99,9 @@ class Stateful(Protocol):
     def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102
 
 
+Learn = Callable[[Batch], dict[str, Tensor]]
+"""One training step: a batch to the terms of its loss."""
+
 S = TypeVar("S", bound=Settings)
 N = TypeVar("N", bound=Network)
 
@@ -142,7 +149,13 @@ class Method(ABC, Generic[S]):
             projection=projection,
             seed=self.context.seed if seed is None else seed,
         )
+        return self.place(network)
+
+    def place(self, network: N) -> N:
+        """A new network, ready for training on the run's device."""
         network.to(self.context.device, memory_format=self.context.layout)  # type: ignore[call-overload] # missing in torch's stubs
+        if self.context.fused:
+            use_fused_kernels(network)
         return network.train()
 
     def make_memory(
@@ -160,11 +173,15 @@ class Method(ABC, Generic[S]):
 
     # One step
 
-    def observe(self, batch: Batch) -> dict[str, Tensor]:
+    def observe(self, batch: Batch, learn: Learn | None = None) -> dict[str, Tensor]:
         """Learn from one batch; returns the terms of its loss as detached tensors.
 
         A new task begins where the stream says so or, where it says nothing, with the arrival of
         a class never seen before.
+
+        Args:
+            batch: what arrives.
+            learn: computes the step in the place of `self.learn`, with the same outcome.
         """
         progress = self.progress
         if not len(batch.labels):
@@ -184,14 +201,36 @@ class Method(ABC, Generic[S]):
             self.grow(max(batch.classes) + 1)
         if begins:
             self.start_task()
-        terms = self.learn(batch)
+        with torch.autocast(self.context.device.type, enabled=False):
+            # Around all forwards of a step, so that they share what they round the weights to.
+            terms = (learn or self.learn)(batch)
+        self.after_step(batch)
         progress.steps += 1
         progress.steps_in_task += 1
         return {name: term.detach() for name, term in terms.items()}
 
     @abstractmethod
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One training step on a batch; returns the terms of its loss."""
+        """One training step on a batch; returns the terms of its loss.
+
+        Computes on the device alone. What it decides on the host depends on nothing but `phase`,
+        so that a device can repeat a step by itself, for another batch, while the phase lasts.
+        """
+
+    def after_step(self, batch: Batch) -> None:
+        """What the method does with a batch after each step, on the host."""
+
+    def phase(self) -> Hashable:
+        """What a step's course depends on: steps of one phase do the same to other numbers."""
+        progress = self.progress
+        return (
+            progress.task,
+            progress.steps_in_task > 0,
+            len(progress.seen),
+            self.network.classes,
+            self.memory.phase if hasattr(self, "memory") else None,
+            tuple(group["lr"] for group in self.optimizer.param_groups),
+        )
 
     def start_task(self) -> None:
         """What the method does before the first batch of a task."""
@@ -354,7 +393,7 @@ def room_for(images: int, device: torch.device) -> Iterator[None]:
     """Say in a sentence that a memory made inside does not fit."""
     try:
         yield
-    except RuntimeError as error:  # how torch says that there is no room
+    except (RuntimeError, TypeError) as error:  # how torch says that there is no room
         raise UserError(
             f"a memory of {images} images does not fit on {device}: give a smaller one."
         ) from error

@@ -104,7 +104,7 @@ class GSS(Method[GSSSettings]):
         draws = torch.rand(len(labels), generator=generator, device=memory.device)
         accepted = (of_batch < 0) & (draws < probability)
         memory.write(torch.where(accepted, slots, memory.bin), images, labels, score=scores)
-        memory.seen += len(labels)
+        memory.advance(len(labels))
 
     def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """max_j cos(g, G_j) of each image and of the batch as a whole, in eval mode and float32.

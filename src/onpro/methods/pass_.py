@@ -114,8 +114,11 @@ class PASS(RotatedHeadMethod[PASSSettings]):
             loss = self.tempered_cross_entropy(logits, of_prototypes)
             terms["prototypes"] = self.settings.prototype_weight * loss
         self.descend(total(terms))
-        self.task_images.add(batch.images, batch.labels)
         return terms
+
+    def after_step(self, batch: Batch) -> None:
+        """Keep the images for the end of the task."""
+        self.task_images.add(batch.images, batch.labels)
 
     def tempered_cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """CE of logits divided by the temperature."""

@@ -69,8 +69,7 @@ class RotatedHeadMethod(Method[S], ABC):
             blocks=blocks,
             seed=context.seed,
         )
-        network.to(context.device, memory_format=context.layout)  # type: ignore[call-overload] # missing in torch's stubs
-        return network.train()
+        return self.place(network)
 
     def rotated(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Images (n, 3, s, s) in all rotations, block after block, and the outputs they stand for.

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+FINE = 2**40
+"""Gains, of which none is above 1, are added up in multiples of 1/FINE."""
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -49,8 +52,17 @@ def knn_shapley_values(evaluated: Points, candidates: Points, neighbours: int) -
     following = torch.cat([match[:, 1:], torch.zeros_like(match[:, :1])], dim=1)
     weight = rank.clamp(max=neighbours) / (neighbours * rank)
     gain = torch.where(rank == existing, match / rank, (match - following) * weight)
-    values = gain.flip(1).cumsum(dim=1).flip(1)
+    values = _sums_from_the_end(gain)
     return torch.zeros_like(values).scatter(1, order, values)
+
+
+def _sums_from_the_end(gain: Tensor) -> Tensor:
+    """Σ_{j≥i} of each row, (e, n), in whole numbers: their sum does not depend on its order.
+
+    A GPU adds up floats in whatever order its threads get to them.
+    """
+    whole = (gain.double() * FINE).round().long()
+    return (whole.flip(1).cumsum(dim=1).flip(1) / FINE).to(gain.dtype)
 
 
 def adversarial_scores(

@@ -4,13 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onpro.errors import UserError, unknown
+from onpro.nn.batch_norm import fused_kernels_exist, use_fused_kernels
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
 from onpro.nn.resnet import ResNet18
 from onpro.nn.seeding import seeded
 from onpro.nn.slim import Slim
 
-__all__ = ["ENCODERS", "Encoder", "EncoderKind", "GrowingLinear", "build_encoder", "seeded"]
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "EncoderKind",
+    "GrowingLinear",
+    "build_encoder",
+    "fused_kernels_exist",
+    "seeded",
+    "use_fused_kernels",
+]
 
 
 @dataclass(frozen=True)

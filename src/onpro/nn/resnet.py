@@ -3,11 +3,14 @@
 from typing import Literal
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
+from onpro.nn.batch_norm import BatchNorm
 from onpro.nn.encoder import Encoder
 
 Stem = Literal["cifar", "imagenet"]
+
+Twice = tuple[Tensor, Tensor]
+"""A map under two names, for a block's convolution and its shortcut: see `BatchNorm.twice`."""
 
 
 class ResNet18(Encoder):
@@ -26,11 +29,11 @@ class ResNet18(Encoder):
         self.out_features = 8 * width
         if stem == "cifar":
             self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
-            self.pool: nn.Module = nn.Identity()
+            self.pool: nn.Module | None = None
         else:
             self.conv1 = nn.Conv2d(channels, width, 7, stride=2, padding=3, bias=False)
             self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm(width)
         self.layer1 = _stage(width, width, stride=1)
         self.layer2 = _stage(width, 2 * width, stride=2)
         self.layer3 = _stage(2 * width, 4 * width, stride=2)
@@ -38,9 +41,13 @@ class ResNet18(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (n, 8·width) of images (n, channels, height, width)."""
-        x = self.pool(relu(self.bn1(self.conv1(images)), inplace=True))
-        maps: Tensor = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return maps.mean((2, 3))
+        x: Twice = self.bn1.twice(self.conv1(images))
+        if self.pool is not None:
+            pooled = self.pool(x[0])
+            x = pooled, pooled
+        maps, _ = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        features: Tensor = maps.mean((2, 3))
+        return features
 
 
 class BasicBlock(nn.Module):
@@ -49,21 +56,34 @@ class BasicBlock(nn.Module):
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels_out)
+        self.bn1 = BatchNorm(channels_out)
         self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels_out)
-        self.shortcut = nn.Sequential()
+        self.bn2 = BatchNorm(channels_out)
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels_in != channels_out:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False),
-                nn.BatchNorm2d(channels_out),
-            )
+            self.shortcut = Shortcut(channels_in, channels_out, stride)
+
+    def forward(self, x: Twice) -> Twice:
+        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
+        to_convolve, to_add = x
+        y = self.bn1(self.conv1(to_convolve))
+        return self.bn2.twice(self.conv2(y), self.shortcut(to_add))
+
+
+class Shortcut(nn.Sequential):
+    """A 1×1 convolution and its batch norm, for a block that changes the shape."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__(
+            nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False),
+            BatchNorm(channels_out),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
-        y = relu(self.bn1(self.conv1(x)), inplace=True)
-        y = self.bn2(self.conv2(y))
-        return relu(y + self.shortcut(x), inplace=True)
+        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride), no ReLU."""
+        convolution, norm = self
+        maps: Tensor = norm(convolution(x), activate=False)
+        return maps
 
 
 def _stage(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:

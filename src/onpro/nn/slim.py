@@ -1,8 +1,8 @@
 """A slim encoder for small images on a CPU."""
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
 
+from onpro.nn.batch_norm import BatchNorm
 from onpro.nn.encoder import Encoder
 
 
@@ -23,15 +23,15 @@ class Slim(Encoder):
         width = 32
         self.out_features = out_features
         self.conv1 = nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm(width)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = BatchNorm(width)
         self.conv3 = nn.Conv2d(width, out_features, 3, stride=2, padding=1, bias=False)
-        self.bn3 = nn.BatchNorm2d(out_features)
+        self.bn3 = BatchNorm(out_features)
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (n, out_features) of images (n, channels, height, width)."""
-        x = relu(self.bn1(self.conv1(images)))
-        x = relu(x + self.bn2(self.conv2(x)), inplace=True)
-        x = relu(self.bn3(self.conv3(x)), inplace=True)
-        return x.mean((2, 3))
+        to_convolve, to_add = self.bn1.twice(self.conv1(images))
+        x = self.bn2(self.conv2(to_convolve), to_add)
+        maps: Tensor = self.bn3(self.conv3(x))
+        return maps.mean((2, 3))

@@ -6,7 +6,7 @@ from onpro.experiments import RunConfig, summarise
 from onpro.experiments.comparison import Comparison
 from onpro.experiments.experiment import MEASURES, Cell
 from onpro.experiments.plan import Plan, PlannedExperiment
-from onpro.reports.formats import Column, Record
+from onpro.reports.formats import Column, Record, Value
 
 PLACE = [
     Column("data", "data", heading="{}"),
@@ -42,12 +42,16 @@ COMPARISONS = [
 
 PLAN = [
     Column("title", "method"),
+    Column("method", "", for_programs=True),
+    Column("recipe", "", for_programs=True),
     *PLACE[:2],
     Column("done", "done"),
     Column("unfinished", "unfinished"),
     Column("running", "running"),
     Column("missing", "missing"),
+    Column("damaged", "", for_programs=True),
     Column("left", "time left"),
+    Column("seconds_left", "", for_programs=True),
 ]
 
 
@@ -59,7 +63,7 @@ def cell_records(cells: Iterable[Cell], plan: Plan) -> list[Record]:
 def _cell(cell: Cell, plan: Plan) -> Record:
     values = list(plan.of(cell.experiment).values(cell.measure).values())
     paper, paper_deviation = cell.paper or (None, None)
-    record: dict[str, str | int | float | bool | None] = {
+    record: dict[str, Value] = {
         "title": cell.experiment.title,
         "method": cell.experiment.method,
         "recipe": cell.experiment.recipe,
@@ -105,26 +109,30 @@ def comparison_records(comparisons: Iterable[Comparison]) -> list[Record]:
 
 def plan_records(plan: Plan, seconds: Callable[[RunConfig], float | None]) -> list[Record]:
     """How many runs of each experiment are there, and how long the others will take."""
-    return [
-        {
-            "title": planned.experiment.title,
-            "data": planned.experiment.data,
-            "memory": planned.experiment.memory,
-            "done": planned.count("done"),
-            "unfinished": planned.count("unfinished"),
-            "running": planned.count("running"),
-            "missing": planned.count("missing"),
-            "left": _left(planned, seconds),
-        }
-        for planned in plan.experiments
-    ]
+    return [_planned(planned, seconds) for planned in plan.experiments]
 
 
-def _left(planned: PlannedExperiment, seconds: Callable[[RunConfig], float | None]) -> str:
-    if planned.problem and not planned.runs:
-        return "left out"
+def _planned(
+    planned: PlannedExperiment, seconds: Callable[[RunConfig], float | None]
+) -> dict[str, Value]:
+    experiment = planned.experiment
     configs = [run.config for run in planned.runs if run.state not in ("done", "damaged")]
-    return duration(total_seconds(configs, seconds)) if configs else ""
+    left = total_seconds(configs, seconds)
+    said = duration(left) if configs else ""
+    return {
+        "title": experiment.title,
+        "method": experiment.method,
+        "recipe": experiment.recipe,
+        "data": experiment.data,
+        "memory": experiment.memory,
+        "done": planned.count("done"),
+        "unfinished": planned.count("unfinished"),
+        "running": planned.count("running"),
+        "missing": planned.count("missing"),
+        "damaged": planned.count("damaged"),
+        "left": "left out" if planned.problem and not planned.runs else said,
+        "seconds_left": left,
+    }
 
 
 def total_seconds(

@@ -28,15 +28,33 @@ class Column:
     """Whether it is left out where people read."""
 
 
+Table = tuple[Sequence[Record], Sequence[Column]]
+"""Records, and the columns to show of them."""
+
+
 def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -> str:
     """A table as text.
 
-    For people (text, markdown, latex) numbers are rounded as the columns say and a missing value is
-    blank; for programs (csv, json) they are whole.
+    For people (text, markdown, latex) numbers are rounded as the columns say, a missing value is
+    blank, and a column without any value is left out; for programs (csv, json) numbers are whole
+    and all columns are there.
     """
-    people = kind not in ("csv", "json")
-    chosen = [column for column in columns if not (people and column.for_programs)]
-    return _RENDERERS[kind](records, chosen)
+    if kind in ("csv", "json"):
+        return _RENDERERS[kind](records, columns)
+    shown = [c for c in columns if not c.for_programs and any(_shown(r, c) for r in records)]
+    return _RENDERERS[kind](records, shown)
+
+
+def render_together(tables: Mapping[str, Table], kind: Format) -> str:
+    """Several tables as text: in JSON one object with a list by each name.
+
+    Otherwise they stand one below the other, but CSV has only the first: a file of it is one table.
+    """
+    if kind == "json":
+        named = {name: _values(records, columns) for name, (records, columns) in tables.items()}
+        return json.dumps(named, indent=1)
+    filled = [render(records, columns, kind) for records, columns in tables.values() if records]
+    return "\n\n".join(filled[:1] if kind == "csv" else filled)
 
 
 def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:
@@ -106,7 +124,11 @@ def _csv(records: Sequence[Record], columns: Sequence[Column]) -> str:
 
 
 def _json(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    return json.dumps([{c.key: r.get(c.key) for c in columns} for r in records], indent=1)
+    return json.dumps(_values(records, columns), indent=1)
+
+
+def _values(records: Sequence[Record], columns: Sequence[Column]) -> list[dict[str, Value]]:
+    return [{column.key: record.get(column.key) for column in columns} for record in records]
 
 
 def _shown(record: Record, column: Column) -> str:

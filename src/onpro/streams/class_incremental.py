@@ -26,9 +26,10 @@ class ClassIncremental:
     the first tasks have one class more. Images are shuffled inside their task; the last batch of a
     task may be smaller.
 
-    The training images lie on the device, and a batch is an index into them. The order comes from
-    the seed alone and is the same on every device; the order of classes and the order of images are
-    drawn apart, so that one does not change with the other.
+    The images lie on the device, and a batch is an index into them: streams over data that are
+    there already share them. The order comes from the seed alone and is the same on every device;
+    the order of classes and the order of images are drawn apart, so that one does not change with
+    the other.
 
     Args:
         data: the images.
@@ -90,10 +91,8 @@ class ClassIncremental:
         device = torch.device(device)
         self._train = Split(data.train.images, train_labels).to(device)
         self._schedule = schedule.to(device)
-        self._test = [
-            Split(data.test.images[indices], test_labels[indices]).to(device)
-            for indices in _by_task(task_of[test_labels], tasks)
-        ]
+        self._test = Split(data.test.images, test_labels).to(device)
+        self._tested = [ids.to(device) for ids in _by_task(task_of[test_labels], tasks)]
 
     @property
     def position(self) -> int:
@@ -119,7 +118,8 @@ class ClassIncremental:
         """The test images of a task's classes, on the device, labelled as the stream labels."""
         if not 0 <= task < self.num_tasks:
             raise IndexError(f"there are tasks 0 to {self.num_tasks - 1}, not {task}")
-        return self._test[task]
+        chosen = self._tested[task]
+        return Split(self._test.images[chosen], self._test.labels[chosen])
 
     def state_dict(self) -> State:
         """The position, and what tells this schedule from others."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,8 @@ from torch import Tensor
 from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
+from onpro.training.device import repeatable
+from onpro.training.engine import Engine, build_engine
 from onpro.training.evaluation import accuracies, confusion_matrix
 
 
@@ -72,6 +74,8 @@ class Trainer:
         listeners: Sequence[Listener] = (),
         keeper: Keeper | None = None,
         log_every: int = 50,
+        deterministic: bool = False,
+        engine: Engine = "eager",
     ) -> None:
         _require_test_images(stream)
         self.method = method
@@ -79,13 +83,22 @@ class Trainer:
         self.listeners = listeners
         self.keeper = keeper
         self.log_every = log_every
+        self.deterministic = deterministic
+        self.engine = engine
+        self._learn = build_engine(engine, method)
         self.accuracy: list[list[float]] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
 
     def run(self) -> None:
-        """Train through the rest of the stream.
+        """Train through the rest of the stream."""
+        with repeatable(self.method.context.device, self.deterministic):
+            for _ in self.steps():
+                pass
+
+    def steps(self) -> Iterator[None]:
+        """Train through the rest of the stream, handing over after each step.
 
         A loss or weight that is not finite ends the run; it is looked for only where the device is
         waited for anyway: at logged steps, before a state is kept, and before an examination.
@@ -94,7 +107,7 @@ class Trainer:
             self._close_task()
         clock = time.perf_counter()
         for batch in self.stream:
-            terms = self.method.observe(batch)
+            terms = self.method.observe(batch, self._learn)
             position = self.stream.position
             task_over = self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
@@ -112,6 +125,7 @@ class Trainer:
             if task_over:
                 self._close_task()
                 clock = time.perf_counter()
+            yield
 
     def _task_over(self) -> bool:
         """Whether the task that is to be examined next has had its last step."""
@@ -182,7 +196,7 @@ class Trainer:
 
     def _wait(self) -> None:
         if self.method.context.device.type == "cuda":
-            torch.cuda.synchronize(self.method.context.device)
+            torch.cuda.current_stream(self.method.context.device).synchronize()
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on from here."""
@@ -198,6 +212,7 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
         self.method.load_state_dict(state["method"])
+        self._learn = build_engine(self.engine, self.method)  # a recording knows old tensors
         self.stream.load_state_dict(state["stream"])
         self.accuracy = [list(row) for row in state["accuracy"]]
         self.confusion = state["confusion"]

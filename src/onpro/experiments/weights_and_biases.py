@@ -1,0 +1,151 @@
+"""The events of a run for Weights & Biases."""
+
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from onpro.errors import UserError
+from onpro.experiments.config import RunConfig
+from onpro.experiments.events import scalars_of_evaluation, scalars_of_step
+from onpro.experiments.record import describe
+from onpro.experiments.run import REPETITION, Running
+from onpro.training import Evaluated, Step
+
+LOG = logging.getLogger(__name__)
+
+ID = "wandb-id"
+"""File of a run's folder with the name W&B knows the run by; one that goes on goes on there too."""
+
+PATIENCE = 30.0
+"""Seconds that W&B may take to begin a run, and to upload the rest at its end."""
+
+
+class WandbLog:
+    """Tells W&B what happens, without ever disturbing the run.
+
+    W&B hears of a run with its first event, when the run has a folder. It never asks for a login:
+    where there is none, or nobody answers, it writes files that `wandb sync` uploads. Whatever
+    else fails there is told once and ends the log, not the run.
+
+    Args:
+        folder: where the run is saved.
+        config: what is run.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        self._wandb = _import()
+        self._folder = folder.resolve()
+        self._config = config
+        self._run: Any = None
+        self._given_up = False
+
+    def on_step(self, step: Step) -> None:
+        """Log the terms of the loss."""
+        self._log(scalars_of_step(step), step.step)
+
+    def on_evaluation(self, evaluated: Evaluated) -> None:
+        """Log the accuracy on every task."""
+        self._log(scalars_of_evaluation(evaluated), evaluated.step)
+
+    def during(self, running: Running) -> Running:
+        """The same run; when it ends, W&B is told how."""
+        succeeded = False
+        try:
+            finished = yield from running
+            succeeded = True
+        finally:
+            if self._run is not None:
+                with self._undisturbed():
+                    self._run.finish(exit_code=0 if succeeded else 1)
+        return finished
+
+    def _log(self, values: dict[str, float], step: int) -> None:
+        if self._given_up:
+            return
+        with self._undisturbed():
+            if self._run is None:
+                self._run = self._begin()
+            if step >= self._run.step:  # else it is trained again, and W&B has it already
+                self._run.log(values, step=step)
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._given_up = True
+            reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+            LOG.warning("Weights & Biases gets no more of %s (%s).", self._folder.name, reason)
+
+    def _begin(self) -> Any:
+        self._wandb.setup(self._wandb.Settings(silent=True))
+        mode = os.environ.get("WANDB_MODE") or "online"
+        if mode == "online" and not self._wandb.login(prompt=False, verify=False):
+            mode = "offline"
+        kept = _place(self._folder) / ID
+        if not kept.exists():
+            kept.write_text(_new_id())
+        try:
+            run = self._init(kept.read_text(), mode)
+        except self._wandb.Error:
+            if mode != "online":
+                raise
+            kept.write_text(_new_id())  # W&B may still try to begin a run by the other name
+            run = self._init(kept.read_text(), "offline")
+        if run.offline:
+            folder = Path(run.dir).parent
+            LOG.warning("logged offline for Weights & Biases: wandb sync %s uploads it.", folder)
+        elif run.url:
+            LOG.warning("logged for Weights & Biases at %s", run.url)
+        return run
+
+    def _init(self, name: str, mode: str) -> Any:
+        settings = self._wandb.Settings(
+            console="off", silent=True, init_timeout=PATIENCE, finish_timeout=PATIENCE
+        )
+        return self._wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or "onpro",
+            name=self._config.folder,
+            id=name,
+            resume="allow",
+            mode=mode,
+            config=describe(self._config),
+            reinit="create_new",  # runs of several seeds may share the process
+            settings=settings,
+        )
+
+
+def going_on(folder: Path, config: RunConfig) -> WandbLog | None:
+    """The log of a run that W&B has heard of already; None for others, or where it is missing."""
+    if not (folder / ID).exists():
+        return None
+    try:
+        return WandbLog(folder, config)
+    except UserError:
+        LOG.warning("%s goes on, but Weights & Biases is not installed to hear of it.", folder)
+        return None
+
+
+def _place(folder: Path) -> Path:
+    """Where the run is while it runs: one that repeats a finished one is not yet in its place."""
+    first = folder.with_name(folder.name.removesuffix(REPETITION))
+    repetition = first.with_name(first.name + REPETITION)
+    return repetition if repetition.is_dir() else first
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def _import() -> Any:
+    try:
+        return import_module("wandb")
+    except ImportError:
+        raise UserError(
+            "Weights & Biases is not installed: pip install 'onpro[wandb]', or leave --wandb out."
+        ) from None

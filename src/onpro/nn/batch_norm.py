@@ -1,0 +1,60 @@
+"""Batch norm together with what follows it in a residual network."""
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """relu(BN(x) + added), the framework's batch norm with its neighbours.
+
+    In one place, so that a GPU can compute it in fused kernels, see `use_fused_kernels`: they
+    read and write each map once where separate operations do so several times.
+    """
+
+    fused: bool = False
+
+    def forward(self, x: Tensor, added: Tensor | None = None, *, activate: bool = True) -> Tensor:
+        """Normalised maps (n, channels, h, w), plus `added` if given, through a ReLU if asked."""
+        return self.twice(x, added, activate=activate)[0]
+
+    def twice(
+        self, x: Tensor, added: Tensor | None = None, *, activate: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The same result under two names, for two who use it, such as a block and its shortcut.
+
+        What their gradients sum to is found on the way where kernels are fused.
+        """
+        if self.fused and self._can_fuse(x, added):
+            from onpro.nn.fused_batch_norm import fused_batch_norm
+
+            return fused_batch_norm(self, x, added, activate=activate)
+        y = super().forward(x)
+        if added is not None:
+            y = y + added
+        y = relu(y, inplace=True) if activate else y
+        return y, y
+
+    def _can_fuse(self, x: Tensor, added: Tensor | None) -> bool:
+        """Whether x is what the kernels are for; per-sample gradients, say, are not."""
+        maps = (x,) if added is None else (x, added)
+        return (
+            self.training
+            and not torch._C._are_functorch_transforms_active()
+            and all(m.is_cuda and m.is_contiguous(memory_format=torch.channels_last) for m in maps)
+            and all(m.dtype == x.dtype for m in maps)
+        )
+
+
+def fused_kernels_exist() -> bool:
+    """Whether what compiles them is installed: it comes with torch for CUDA on Linux."""
+    return find_spec("triton") is not None
+
+
+def use_fused_kernels(module: nn.Module) -> None:
+    """Let every batch norm of a module use fused kernels in training, where they apply."""
+    for part in module.modules():
+        if isinstance(part, BatchNorm):
+            part.fused = True

@@ -1,0 +1,167 @@
+"""How a training step is computed: operation by operation, compiled, or as one CUDA graph."""
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from onpro.errors import UserError
+from onpro.methods.base import Learn, Stateful
+from onpro.methods.registry import AnyMethod
+from onpro.streams import Batch
+
+Engine = Literal["eager", "compile", "graph"]
+
+
+def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
+    """The engine of that name; auto: graphs on a GPU, operation by operation elsewhere."""
+    if name == "auto":
+        return "graph" if device.type == "cuda" else "eager"
+    if name == "graph" and device.type != "cuda":
+        raise UserError(f"--engine graph needs a GPU, and the run is on the {device.type}.")
+    return name
+
+
+def build_engine(name: Engine, method: AnyMethod) -> Learn:
+    """What computes the steps of a method in the place of `method.learn`."""
+    if name == "graph":
+        return GraphEngine(method)
+    if name == "compile":
+        # Forwards of a step differ in size, and so do steps while the memory fills.
+        method.network.encoder.compile(dynamic=True)
+    return method.learn
+
+
+class GraphEngine:
+    """Repeats a step as one CUDA graph, as long as the method's phase lasts.
+
+    A step of hundreds of small operations waits for the host, which issues them one by one. A
+    graph is issued at once. The first step of a phase is computed operation by operation, the
+    second is recorded, and from then on the recording is played with other images.
+
+    Random numbers are those of `method.learn`, and so are the results.
+    """
+
+    def __init__(self, method: AnyMethod) -> None:
+        self.method = method
+        self._phase: Hashable = None
+        self._recording: Recording | None = None
+
+    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+        """One training step."""
+        phase = self.method.phase(), batch.images.shape
+        if phase != self._phase:
+            self._phase, self._recording = phase, None
+            return self.method.learn(batch)
+        if self._recording is None:
+            self._recording = Recording(self.method, batch)
+        return self._recording.play(batch)
+
+
+class Recording:
+    """A step of a method as a CUDA graph."""
+
+    def __init__(self, method: AnyMethod, batch: Batch) -> None:
+        self.method = method
+        self.batch = replace(batch, images=batch.images.clone(), labels=batch.labels.clone())
+        self.graph = torch.cuda.CUDAGraph()
+        for generator in method.random:
+            self.graph.register_generator_state(generator)
+        state = list(_tensors(method))
+        before = _counts(method)
+        try:
+            with (
+                _capturable(method.optimizer),
+                torch.cuda.graph(self.graph, capture_error_mode="thread_local"),
+            ):
+                terms = method.learn(self.batch)
+                self.names = list(terms)
+                values = [term.detach().float() for term in terms.values()]
+                self.values = torch.stack(values) if values else None
+                _write_back(state)
+        except RuntimeError as error:
+            raise UserError(
+                f"a step of {method.about.name} cannot be recorded as a CUDA graph "
+                f"({str(error).splitlines()[0]}): use --engine eager."
+            ) from error
+        self.added = _Counts(*(b - a for a, b in zip(before, _counts(method), strict=True)))
+        _set_counts(method, before)  # nothing has been computed yet
+
+    def play(self, batch: Batch) -> dict[str, Tensor]:
+        """The step, with another batch of the same size."""
+        self.batch.images.copy_(batch.images)
+        self.batch.labels.copy_(batch.labels)
+        self.graph.replay()
+        now = _counts(self.method)
+        _set_counts(self.method, _Counts(*(a + b for a, b in zip(now, self.added, strict=True))))
+        if self.values is None:
+            return {}
+        return dict(zip(self.names, self.values.clone().unbind(), strict=True))
+
+
+@contextmanager
+def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Tell Adam that its step may be recorded: a fused one counts steps on the device."""
+    groups = [group for group in optimizer.param_groups if "capturable" in group]
+    for group in groups:
+        group["capturable"] = True
+    try:
+        yield
+    finally:
+        for group in groups:
+            group["capturable"] = False
+
+
+class _Counts(NamedTuple):
+    """What a step counts on the host, where a phase does not notice."""
+
+    images: int
+    seen: int
+
+
+def _counts(method: AnyMethod) -> _Counts:
+    memory = getattr(method, "memory", None)
+    return _Counts(method.progress.images, memory.seen if memory is not None else 0)
+
+
+def _set_counts(method: AnyMethod, counts: _Counts) -> None:
+    method.progress.images = counts.images
+    if hasattr(method, "memory"):
+        method.memory.seen = counts.seen
+
+
+class _Place(NamedTuple):
+    """Where a tensor of the state is held, and which tensor it was before a step."""
+
+    holder: dict[str, Any]
+    name: str
+    tensor: Tensor
+
+
+def _tensors(part: object) -> Iterator[_Place]:
+    """The tensors among the attributes of a method and of its parts."""
+    for name, value in vars(part).items():
+        if isinstance(value, Tensor):
+            yield _Place(vars(part), name, value)
+        elif isinstance(value, dict):
+            yield from (_Place(value, n, v) for n, v in value.items() if isinstance(v, Tensor))
+        elif isinstance(value, nn.Module):
+            for module in value.modules():
+                buffers = module._buffers
+                yield from (_Place(buffers, n, v) for n, v in buffers.items() if v is not None)
+        elif isinstance(value, Stateful) and not isinstance(value, torch.optim.Optimizer):
+            yield from _tensors(value)
+
+
+def _write_back(state: list[_Place]) -> None:
+    """Where a step put a new tensor in the place of an old one, write it into the old one.
+
+    A graph reads and writes the same places each time it is played.
+    """
+    for holder, name, tensor in state:
+        if holder[name] is not tensor:
+            tensor.copy_(holder[name])
+            holder[name] = tensor

@@ -1,0 +1,120 @@
+"""Engines: however a step is computed, the outcome is the same."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from onpro.augment import Normalise
+from onpro.data.tiny import tiny
+from onpro.errors import UserError
+from onpro.experiments import settings_for
+from onpro.methods import Context, method, methods
+from onpro.methods.registry import AnyMethod
+from onpro.streams import ClassIncremental
+from onpro.training import Trainer, pick_engine
+from onpro.training.device import repeatable
+from onpro.training.engine import Engine, GraphEngine
+
+CPU = torch.device("cpu")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def trained(name: str, engine: Engine, device: torch.device, *, fused: bool = False) -> Trainer:
+    data = tiny()
+    stream = ClassIncremental(data, 3, device=device)
+    context = Context(
+        data.image_shape,
+        Normalise(data.mean, data.std),
+        num_classes=stream.num_classes,
+        memory=40,
+        device=device,
+        fused=fused,
+    )
+    trainer = Trainer(
+        method(name)(settings_for(name, "tiny"), context),
+        stream,
+        engine=engine,
+        deterministic=device.type == "cuda",
+    )
+    trainer.run()
+    return trainer
+
+
+def test_a_gpu_gets_graphs_and_a_cpu_does_not() -> None:
+    assert pick_engine("auto", torch.device("cuda")) == "graph"
+    assert pick_engine("auto", CPU) == "eager"
+    assert pick_engine("compile", CPU) == "compile"
+    with pytest.raises(UserError, match="needs a GPU"):
+        pick_engine("graph", CPU)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["er", "onpro"])
+def test_a_compiled_network_learns_the_same(name: str) -> None:
+    eager, compiled = trained(name, "eager", CPU), trained(name, "compile", CPU)
+    assert compiled.method.progress.images == eager.method.progress.images
+    assert torch.equal(compiled.method.memory.labels, eager.method.memory.labels)
+    gaps = [abs(a - b) for a, b in zip(compiled.accuracy[-1], eager.accuracy[-1], strict=True)]
+    assert max(gaps) < 25
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_graph_computes_what_single_operations_do(name: str) -> None:
+    device = torch.device("cuda")
+    eager, graph = trained(name, "eager", device), trained(name, "graph", device)
+    assert vars(graph.method.progress) == vars(eager.method.progress)
+    assert graph.accuracy == eager.accuracy
+    assert same_state(graph.method, eager.method)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
+    device = torch.device("cuda")
+    plain, fused = trained(name, "graph", device), trained(name, "graph", device, fused=True)
+    assert fused.method.progress.images == plain.method.progress.images
+    mean = [sum(t.accuracy[-1]) / 3 for t in (plain, fused)]
+    assert abs(mean[0] - mean[1]) < 25
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_most_steps_are_played_from_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device("cuda")
+    learned = counting(monkeypatch)
+    trainer = trained("er", "graph", device)
+    assert isinstance(trainer._learn, GraphEngine)
+    assert len(learned) < len(trainer.stream) / 2
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Counts how often a step of ER is computed on the host."""
+    cls = method("er")
+    calls: list[int] = []
+    learn: Callable[..., dict[str, torch.Tensor]] = cls.learn
+
+    def counted(self: AnyMethod, batch: object) -> dict[str, torch.Tensor]:
+        calls.append(1)
+        return learn(self, batch)
+
+    monkeypatch.setattr(cls, "learn", counted)
+    return calls
+
+
+def same_state(a: AnyMethod, b: AnyMethod) -> bool:
+    with repeatable(CPU):
+        return equal(a.state_dict(), b.state_dict())
+
+
+def equal(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return a.shape == b.shape and torch.equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return a == b
