@@ -17,6 +17,7 @@ import torch
 
 from onpro.experiments import RunConfig, finished, run, settings_for
 from onpro.experiments.executors import Event, Job, Local, Outcome, execute
+from onpro.experiments.executors.local import LocalJob
 from onpro.experiments.files import locked
 from onpro.training.checkpoint import Checkpoints
 
@@ -308,6 +309,18 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_repeated(tmp_path:
         time.sleep(0.01)
     assert outcome.kind == "finished"
     assert {path: path.stat().st_mtime_ns for path in done.folder.iterdir()} == before
+
+
+def test_a_worker_whose_command_is_gone_ends_in_silence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Local(1).start(CONFIG, tmp_path)
+    assert isinstance(job, LocalJob)
+    job._receiver.close()
+    job._process.join()
+    assert job._process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
+    assert finished(CONFIG, tmp_path) is not None
 
 
 def test_stopping_saves_what_was_trained(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, Progress, sgd, total
+from onpro.methods.base import About, Method, Progress, total
 from onpro.streams import Batch, ClassIncremental
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
@@ -26,7 +26,7 @@ class Recorder(Method[Settings]):
     def __init__(self, settings: Settings, context: Context, at_least: int = 1) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = sgd(self.network.parameters(), 0.1, 0.9, 0.0)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9)
         self.memory = self.make_memory(at_least)
         self.counts = torch.zeros(3)
         self.notes: list[str] = []

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, sgd, total
+from onpro.methods.base import About, Method, total
 from onpro.methods.check import check_method
 from onpro.streams import Batch
 
@@ -32,7 +32,7 @@ class Replay(Method[ReplaySettings]):
     def __init__(self, settings: ReplaySettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = sgd(self.network.parameters(), settings.learning_rate, 0.0, 0.0)
+        self.optimizer = torch.optim.SGD(self.network.parameters(), settings.learning_rate)
         self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

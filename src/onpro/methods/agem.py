@@ -42,7 +42,7 @@ class AGEM(Method[AGEMSettings]):
     def __init__(self, settings: AGEMSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

@@ -72,7 +72,7 @@ class ASER(RotatedHeadMethod[ASERSettings]):
     def __init__(self, settings: ASERSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_rotated_network(settings.rotations)
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

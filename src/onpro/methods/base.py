@@ -402,12 +402,3 @@ def room_for(images: int, device: torch.device) -> Iterator[None]:
 def total(terms: Mapping[str, Tensor]) -> Tensor:
     """The sum of a loss's terms."""
     return torch.stack(list(terms.values())).sum()
-
-
-def sgd(
-    parameters: Iterable[Tensor], learning_rate: float, momentum: float, weight_decay: float
-) -> torch.optim.SGD:
-    """Plain SGD, as one fused kernel."""
-    return torch.optim.SGD(
-        parameters, learning_rate, momentum=momentum, weight_decay=weight_decay, fused=True
-    )

@@ -32,7 +32,7 @@ class CoPESettings(ReplaySettings):
     """Settings of CoPE."""
 
     learning_rate: float = 0.001
-    """Learning rate of SGD (default from the paper)."""
+    """Length of the optimizer's steps (default from the paper, for SGD)."""
 
     temperature: float = 1.0
     """Temperature of the similarities in the loss (default from the paper)."""
@@ -85,7 +85,7 @@ class CoPE(Method[CoPESettings]):
         )
         dimension = settings.embedding or context.num_classes or EMBEDDING_OF_UNKNOWN
         self.network = self.make_network(kind=PrototypeNetwork, projection=dimension)
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         with room_for(size, context.device):
             self.memory = PerClassMemory(size, context.image_shape, device=context.device)
 

@@ -28,7 +28,7 @@ class DERppSettings(ReplaySettings):
     from the paper: its own shift and flip, then the common resized crop, flip, gray)."""
 
     learning_rate: float = 0.03
-    """Learning rate of SGD (default from the paper)."""
+    """Length of the optimizer's steps (default from the paper, for SGD)."""
 
     replay_batch: int = 64
     """Number of stored images in each of the two replay batches (default from the paper)."""
@@ -63,7 +63,7 @@ class DERpp(Method[DERppSettings]):
     def __init__(self, settings: DERppSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory(extra={"logits": ((self.network.classes,), torch.float32)})
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from onpro import losses
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, sgd
+from onpro.methods.base import Context
 from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
 from onpro.methods.rotated_head import RotatedHeadMethod
@@ -86,11 +86,8 @@ class DVC(RotatedHeadMethod[DVCSettings]):
         generator = torch.Generator().manual_seed(derive_seed(context.seed, "joint head"))
         outputs = self.network.classifier.out_features
         self.joint = JointHead(outputs, HIDDEN, generator=generator).to(context.device)
-        self.optimizer = sgd(
-            [*self.network.parameters(), *self.joint.parameters()],
-            settings.learning_rate,
-            settings.momentum,
-            settings.weight_decay,
+        self.optimizer = settings.make_optimizer(
+            [*self.network.parameters(), *self.joint.parameters()]
         )
         self.memory = self.make_memory()
 

@@ -55,7 +55,7 @@ class ER(RotatedHeadMethod[ERSettings]):
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_rotated_network(settings.rotations)
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
         self.teacher = Teacher(self.network, context) if settings.distillation else None
 

@@ -14,15 +14,16 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
-from onpro.methods.base import Context, Method, room_for, sgd
+from onpro.methods.base import Context, Method, room_for
+from onpro.methods.descent import DescentSettings
 from onpro.methods.registry import register
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import require
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
-class GDumbSettings(Settings):
+class GDumbSettings(DescentSettings):
     """Settings of GDumb."""
 
     epochs: int = 70
@@ -30,9 +31,6 @@ class GDumbSettings(Settings):
 
     train_batch: int = 10
     """Number of stored images in each training step (default from the paper)."""
-
-    learning_rate: float = 0.1
-    """Learning rate of SGD (default from the paper)."""
 
     schedule: Literal["constant", "cosine"] = "constant"
     """Learning rate over the epochs: constant (default from the official code of the paper's
@@ -42,20 +40,14 @@ class GDumbSettings(Settings):
     minimum_learning_rate: float = 5e-4
     """Where each cosine ends; a constant rate does not use it (default from the paper)."""
 
-    momentum: float = 0.0
-    """Momentum of SGD (default from the paper)."""
-
-    weight_decay: float = 0.0
-    """Weight decay of SGD (default from the paper)."""
-
     clip: float = 10.0
     """Largest norm of the gradient, over all parameters (default from the paper)."""
 
     def check(self) -> None:
         """Refuse what cannot work."""
+        super().check()
         require(self.epochs >= 1, "there must be at least 1 epoch.")
         require(self.train_batch >= 1, "a training batch must hold at least 1 image.")
-        require(self.learning_rate > 0, "the learning rate must be above 0.")
         require(
             self.schedule in ("constant", "cosine"),
             f"the schedule must be constant or cosine, not '{self.schedule}'.",
@@ -64,8 +56,6 @@ class GDumbSettings(Settings):
             self.schedule == "constant" or 0 <= self.minimum_learning_rate <= self.learning_rate,
             "the minimum learning rate must lie between 0 and the learning rate.",
         )
-        require(0 <= self.momentum < 1, "the momentum must be at least 0 and below 1.")
-        require(self.weight_decay >= 0, "the weight decay must not be negative.")
         require(self.clip > 0, "the gradient's largest norm must be above 0.")
 
     def rate(self, epoch: int) -> float:
@@ -102,21 +92,11 @@ class GDumb(Method[GDumbSettings]):
     def __init__(self, settings: GDumbSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = self.make_optimizer()
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         with room_for(context.memory, context.device):
             self.memory = GreedyBalancedMemory(
                 context.memory, context.image_shape, self.network.classes, device=context.device
             )
-
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """SGD for the present network."""
-        settings = self.settings
-        return sgd(
-            self.network.parameters(),
-            settings.learning_rate,
-            settings.momentum,
-            settings.weight_decay,
-        )
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """The memory's update; nothing is trained."""
@@ -134,7 +114,7 @@ class GDumb(Method[GDumbSettings]):
         classes = self.network.classes
         seed = derive_seed(self.context.seed, f"network after task {self.progress.task}")
         self.network = self.make_network(seed=seed)
-        self.optimizer = self.make_optimizer()
+        self.optimizer = self.settings.make_optimizer(self.network.parameters())
         self.network.grow(classes, self.optimizer, self.random["growth"])
         stored = len(self.memory)  # the only question asked of the device
         size = min(self.settings.train_batch, stored)

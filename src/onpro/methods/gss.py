@@ -58,7 +58,7 @@ class GSS(Method[GSSSettings]):
     def __init__(self, settings: GSSSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory(extra={"score": ((), torch.float32)})
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

@@ -45,7 +45,7 @@ class ICaRL(NearestMeanMethod[ICaRLSettings]):
     def __init__(self, settings: ICaRLSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory(extra={"task": ((), torch.int64)})
         self.teacher = Teacher(self.network, context, training=True)
         self.in_use = torch.zeros(self.network.classes, dtype=torch.bool, device=context.device)

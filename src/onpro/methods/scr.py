@@ -73,7 +73,7 @@ class SCR(NearestMeanMethod[SCRSettings]):
         super().__init__(settings, context)
         check_rotation(context.image_shape, settings.rotations)
         self.network = self.make_network(projection=settings.projection)
-        self.optimizer = settings.optimizer(self.network)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

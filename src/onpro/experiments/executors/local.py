@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -125,7 +126,9 @@ def _child(config: RunConfig, out: Path, threads: int, gpu: str | None, sender: 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    sender.send(work(config, out, threads=threads))
+    outcome = work(config, out, threads=threads)
+    with suppress(BrokenPipeError):  # the command has been killed: nobody wants to know
+        sender.send(outcome)
 
 
 def _end_with_parent() -> None:

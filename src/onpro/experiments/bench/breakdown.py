@@ -1,0 +1,151 @@
+"""Which part of a step takes how long, operation by operation."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import cycle, islice
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.autograd import DeviceType
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from onpro.experiments.bench.clock import wait
+from onpro.memory import reservoir, retrieval
+from onpro.methods.registry import AnyMethod
+from onpro.nn import Encoder
+from onpro.streams import Batch
+
+PARTS = ("augment", "forward", "backward", "losses", "memory", "optimizer")
+"""Losses are whatever is none of the others."""
+
+MARK = "part of a step: "
+AUTOGRAD = "autograd::engine::evaluate_function"
+
+
+class Event(Protocol):
+    """What this needs of an event of torch's profiler."""
+
+    name: str
+    kernels: Sequence[Any]
+    device_type: Any
+    cpu_parent: Any
+
+    @property
+    def self_cpu_time_total(self) -> float: ...  # noqa: D102 # torch says it
+
+
+def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int = 3) -> dict[str, float]:
+    """Milliseconds of each part of a step, mean of some steps.
+
+    On a GPU these are the times its kernels run, without the gaps between them; on a CPU the times
+    of operations and of the Python between them. The profiler makes both a bit longer.
+    """
+    device = method.context.device
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with _marked(method), profile(activities=activities) as profiler:
+        for batch in islice(cycle(batches), steps):
+            with record_function("step"):
+                method.observe(batch)
+        wait(device)
+    spent = attributed(profiler.events() or (), on_gpu=device.type == "cuda")
+    return {part: spent[part] / 1000 / steps for part in PARTS}
+
+
+def attributed(events: Sequence[Event], *, on_gpu: bool) -> Counter[str]:
+    """Microseconds of events by part."""
+    spent: Counter[str] = Counter()
+    for event in events:
+        if event.device_type == DeviceType.CPU:
+            spent[part_of(event)] += _kernel_time(event) if on_gpu else event.self_cpu_time_total
+    return spent
+
+
+def part_of(event: Event) -> str:
+    """The outermost part an event is in; what autograd calls is backward."""
+    part, ancestor = "losses", event
+    while ancestor is not None:
+        if ancestor.name.startswith(MARK):
+            part = ancestor.name.removeprefix(MARK)
+        elif ancestor.name.startswith(AUTOGRAD):
+            part = "backward"
+        ancestor = ancestor.cpu_parent
+    return part
+
+
+def _kernel_time(event: Event) -> float:
+    """Time of the kernels an operation started itself.
+
+    A range has its own extent on the GPU among them, under its own name.
+    """
+    return sum(kernel.duration for kernel in event.kernels if kernel.name != event.name)
+
+
+@contextmanager
+def _marked(method: AnyMethod) -> Iterator[None]:
+    """Mark what the building blocks of a method do, for the profiler."""
+    memory = getattr(method, "memory", None)
+    blocks: list[tuple[Any, str, Sequence[str]]] = [
+        (method, "augment", ("vary", "prepare", "rotated_views", "rotated")),
+        (method, "forward", ("encode", "inspect")),
+        (method, "backward", ("backward",)),
+        (method, "optimizer", ("step",)),
+        (method, "memory", ("draw",)),
+        (memory, "memory", ("take", "write", "advance", "update", "draw")),
+        (reservoir, "memory", ("draw_batch", "draw_sequential", "store")),
+        (retrieval, "memory", ("uniform", "where", "per_class", "of_classes", "class_counts")),
+    ]
+    with ExitStack() as stack:
+        for holder, part, names in blocks:
+            for name in names:
+                if callable(getattr(holder, name, None)):
+                    stack.enter_context(_marked_call(holder, name, part))
+        stack.enter_context(_marked_encoders())
+        yield
+
+
+@contextmanager
+def _marked_call(holder: Any, name: str, part: str) -> Iterator[None]:
+    inner: Callable[..., Any] = getattr(holder, name)
+    inherited = name not in vars(holder)
+
+    def marked(*arguments: Any, **named: Any) -> Any:
+        with record_function(MARK + part):
+            return inner(*arguments, **named)
+
+    setattr(holder, name, marked)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(holder, name)
+        else:
+            setattr(holder, name, inner)
+
+
+@contextmanager
+def _marked_encoders() -> Iterator[None]:
+    """Mark forward passes that take another way than `encode`: a copy's, a virtual step's."""
+    open_ranges: list[record_function] = []
+
+    def begin(module: nn.Module, inputs: Any) -> None:
+        if isinstance(module, Encoder):
+            open_ranges.append(record_function(MARK + "forward").__enter__())
+
+    def end(module: nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(module, Encoder):
+            open_ranges.pop().__exit__(None, None, None)
+
+    hooks = register_module_forward_pre_hook(begin), register_module_forward_hook(end)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,129 @@
+"""A method brought to where it is to be measured."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain, cycle, islice
+
+import torch
+
+from onpro.data.imageset import ImageSet
+from onpro.experiments.bench.breakdown import breakdown
+from onpro.experiments.bench.clock import Footprint, Timed
+from onpro.experiments.bench.forwards import Forward, network_alone, recorded
+from onpro.experiments.bench.images import fill, made_up_batches
+from onpro.experiments.config import RunConfig
+from onpro.experiments.run import prepare
+from onpro.memory import Memory
+from onpro.streams import Batch
+from onpro.training.engine import build_engine
+
+WARM_UP = 3
+"""Steps until an engine is at its speed: a graph is recorded at the second."""
+
+
+class Learner:
+    """A method, its engine and, on a GPU, queues of its own for its work.
+
+    Built as a run builds it. Only passes over a memory when a task ends are cut to one: they are
+    not part of a step.
+    """
+
+    forwards: list[Forward]
+    """What goes through encoders in a step of the present task."""
+
+    def __init__(self, config: RunConfig, data: ImageSet) -> None:
+        if hasattr(config.settings, "epochs"):
+            config = replace(config, settings=replace(config.settings, epochs=1))
+        device = data.train.images.device
+        on_gpu = device.type == "cuda"
+        self._queue = torch.cuda.Stream(device) if on_gpu else None
+        self._side_queue = torch.cuda.Stream(device) if on_gpu else None
+        self.footprint = Footprint(device)
+        with self.here(), self.footprint.watch():
+            trainer = prepare(config, data)
+            self.engine = trainer.engine
+            self.method = trainer.method
+            self._learn = build_engine(self.engine, self.method)
+        self._stream = trainer.stream
+        self._random = torch.Generator(device).manual_seed(0)
+        self._batches: list[Batch] = []
+        self._in_turn: Iterator[Batch] = iter(())
+
+    def here(self) -> AbstractContextManager[object]:
+        """Where its steps are computed."""
+        return torch.cuda.stream(self._queue)
+
+    def aside(self) -> AbstractContextManager[object]:
+        """Where other things are computed, whose memory is not that of steps."""
+        return torch.cuda.stream(self._side_queue)
+
+    def enter(self, task: int) -> None:
+        """Go to the middle of a task, as if earlier ones had been learned, with a full memory."""
+        method, device = self.method, self.method.context.device
+        with self.here(), self.footprint.watch():
+            if self.engine == "graph":  # a run, too, lets go of the last task's recording first
+                self._learn = build_engine(self.engine, method)
+            tasks = self._stream.task_classes
+            method.progress.seen |= set(chain.from_iterable(tasks[:task]))
+            method.finish_task()
+            method.progress.task = task - 1
+            self._fill_memory(task)
+            self._batches = self._batches_of(task)
+            for batch in self._batches:  # now all classes have appeared
+                method.observe(batch)
+            with self._op_by_op(), recorded(device) as self.forwards:
+                method.observe(self._batches[0])
+            self._in_turn = cycle(self._batches)
+            for _ in range(WARM_UP):
+                self.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def step(self) -> None:
+        """One training step."""
+        self.method.observe(next(self._in_turn), self._learn)
+
+    def network_alone(self) -> Timed:
+        """The encoder's part of a step."""
+        with self.aside():
+            return Timed(network_alone(self.method, self.engine, self.forwards), self.aside)
+
+    def breakdown(self) -> dict[str, float]:
+        """Milliseconds of each part of a step, which is computed operation by operation."""
+        with self.aside(), self._op_by_op():
+            return breakdown(self.method, self._batches)
+
+    def _fill_memory(self, task: int) -> None:
+        """At once, or by steps where the method has a memory of its own kind."""
+        method, context = self.method, self.method.context
+        memory: object = getattr(method, "memory", None)
+        classes = list(chain.from_iterable(self._stream.task_classes[: task + 1]))
+        if type(memory) is Memory:
+            fill(memory, classes, self._random)
+        elif memory is not None:
+            for batch in made_up_batches(
+                context.memory,
+                self._batches_of(task)[0].images.shape[0],
+                classes,
+                task=task,
+                image_shape=context.image_shape,
+                generator=self._random,
+            ):
+                method.observe(batch, self._learn)
+
+    def _batches_of(self, task: int) -> list[Batch]:
+        """The whole batches of a task."""
+        stream = self._stream
+        start = sum(stream.steps_per_task[:task])
+        stream.load_state_dict(stream.state_dict() | {"position": start})
+        batches = list(islice(stream, stream.steps_per_task[task]))
+        return [batch for batch in batches if len(batch) == len(batches[0])]
+
+    @contextmanager
+    def _op_by_op(self) -> Iterator[None]:
+        """See every operation, of a compiled encoder too."""
+        with ExitStack() as stack:
+            if self.engine == "compile":
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            yield

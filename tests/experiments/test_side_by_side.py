@@ -1,0 +1,110 @@
+"""Runs side by side: each computes what it would compute alone."""
+
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from onpro.errors import UserError
+from onpro.experiments import (
+    Finished,
+    Interrupted,
+    RunConfig,
+    load_images,
+    prepare,
+    run,
+    running,
+    settings_for,
+    side_by_side,
+)
+from onpro.experiments.run import Running
+from onpro.training.device import pick_device
+
+CPU = torch.device("cpu")
+CONFIG = RunConfig(
+    "er", settings_for("er", "tiny"), data="tiny", memory=20, limit_per_class=20, device="cpu"
+)
+
+
+def starts(configs: Sequence[RunConfig], out: Path, **how: Any) -> list[Callable[[], Running]]:
+    return [partial(running, out / config.folder, config, **how) for config in configs]
+
+
+def numbers(finished: Finished) -> dict[str, Any]:
+    times = ("train_seconds", "eval_seconds")
+    return {name: value for name, value in finished.result.items() if name not in times}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_each_run_computes_what_it_computes_alone(tmp_path: Path, at_once: int) -> None:
+    configs = [replace(CONFIG, seed=seed) for seed in range(3)]
+    together = side_by_side(starts(configs, tmp_path / "together"), CPU, at_once=at_once)
+    alone = [run(config, tmp_path / "alone") for config in configs]
+    assert [numbers(a) for a in together] == [numbers(b) for b in alone]
+
+
+def test_a_run_that_fails_does_not_disturb_the_others(tmp_path: Path) -> None:
+    def fail() -> Running:
+        yield
+        raise UserError("nothing doing.")
+
+    with pytest.raises(UserError, match="nothing doing"):
+        side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=2)
+    assert (tmp_path / CONFIG.folder / "result.json").exists()
+
+
+def test_nothing_more_is_started_after_a_failure(tmp_path: Path) -> None:
+    def fail() -> Running:
+        raise UserError("nothing doing.")
+
+    with pytest.raises(UserError, match="nothing doing"):
+        side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=1)
+    assert not (tmp_path / CONFIG.folder).exists()
+
+
+def test_a_signal_saves_all_runs(tmp_path: Path) -> None:
+    configs = [replace(CONFIG, seed=seed) for seed in range(2)]
+    asked = iter(range(1000))
+
+    def stop() -> int | None:
+        return signal.SIGTERM if next(asked) > 15 else None
+
+    with pytest.raises(Interrupted, match="is saved"):
+        side_by_side(starts(configs, tmp_path, stop=stop), CPU, at_once=2)
+    for config in configs:
+        assert list((tmp_path / config.folder / "checkpoint").iterdir())
+    done = side_by_side(starts(configs, tmp_path), CPU, at_once=2)
+    assert [numbers(d) for d in done] == [numbers(run(c, tmp_path / "alone")) for c in configs]
+
+
+def test_streams_share_images_that_lie_on_the_device() -> None:
+    data = load_images(CONFIG)
+    first, second = prepare(CONFIG, data), prepare(replace(CONFIG, seed=1), data)
+    places = {t.stream._train.images.data_ptr() for t in (first, second)}  # type: ignore[attr-defined] # of this stream
+    assert places == {data.train.images.data_ptr()}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["er", "onpro", "derpp", "gss"])
+def test_on_a_gpu_too_each_run_computes_what_it_computes_alone(name: str, tmp_path: Path) -> None:
+    config = replace(
+        CONFIG,
+        method=name,
+        settings=settings_for(name, "tiny"),
+        device="cuda",
+        precision="bf16",
+        deterministic=True,
+    )
+    configs = [replace(config, seed=seed) for seed in range(3)]
+    device = pick_device("cuda")
+    together = side_by_side(
+        starts(configs, tmp_path / "together"), device, at_once=3, deterministic=True
+    )
+    alone = [run(c, tmp_path / "alone") for c in configs]
+    assert [numbers(a) for a in together] == [numbers(b) for b in alone]
