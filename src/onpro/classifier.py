@@ -30,7 +30,7 @@ from onpro.inputs import (
 from onpro.learner import Learner, Remembered, Turns, shape_of
 from onpro.methods import Context, Settings, method
 from onpro.training.device import AUTOCAST, pick_device, pick_precision
-from onpro.training.statefile import load_state, save_state
+from onpro.training.statefile import freeze, load_state, save_state
 
 VERSION = 1
 """Of what a saved classifier holds; it goes up when older files need a translation."""
@@ -220,7 +220,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                     "finite numbers, booleans, None, or tuples of those"
                 )
         try:
-            save_state(path, state, kind="classifier")
+            save_state(path, freeze(state, kind="classifier"))
         except OSError as error:
             reason = f"{path} cannot be written: {error.strerror}"
             raise OSError(error.errno, reason) from error  # of the same kind, by its number

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from onpro import OnlineClassifier
-from onpro.training.statefile import load_state, save_state
+from onpro.training.statefile import freeze, load_state, save_state
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -130,16 +130,16 @@ def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ValueError, match="not a file that onpro saved"):
         OnlineClassifier.load(tmp_path / "text")
-    save_state(tmp_path / "other", {}, kind="checkpoint")
+    save_state(tmp_path / "other", freeze({}, kind="checkpoint"))
     with pytest.raises(ValueError, match="holds a checkpoint"):
         OnlineClassifier.load(tmp_path / "other")
     make().partial_fit(*photos(4)).save(tmp_path / "c")
     state = load_state(tmp_path / "c", kind="classifier")
-    save_state(tmp_path / "newer", state | {"version": 2}, kind="classifier")
+    save_state(tmp_path / "newer", freeze(state | {"version": 2}, kind="classifier"))
     with pytest.raises(ValueError, match="newer version"):
         OnlineClassifier.load(tmp_path / "newer")
     del state["learner"]["method"]["memory"]
-    save_state(tmp_path / "odd", state, kind="classifier")
+    save_state(tmp_path / "odd", freeze(state, kind="classifier"))
     with pytest.raises(ValueError, match="fits together"):
         OnlineClassifier.load(tmp_path / "odd", device="cpu")
 
@@ -197,7 +197,7 @@ def test_a_state_of_another_device_goes_on(make: Any, photos: Any, tmp_path: Pat
     state["learner"]["device"] = "cuda"
     random = state["learner"]["method"]["random"]
     state["learner"]["method"]["random"] = {name: s[:16] for name, s in random.items()}
-    save_state(tmp_path / "moved", state, kind="classifier")
+    save_state(tmp_path / "moved", freeze(state, kind="classifier"))
     moved = OnlineClassifier.load(tmp_path / "moved", device="cpu")
     np.testing.assert_array_equal(moved.predict_proba(images), classifier.predict_proba(images))
     moved.partial_fit(images, labels).save(tmp_path / "back")

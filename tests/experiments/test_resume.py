@@ -31,7 +31,7 @@ from onpro.experiments.events import EventLog
 from onpro.experiments.files import locked
 from onpro.methods import methods
 from onpro.training import Evaluated, Step, Trainer
-from onpro.training.statefile import load_state, save_state
+from onpro.training.statefile import freeze, load_state, save_state
 
 TIMES = {"train_seconds", "eval_seconds"}
 
@@ -371,7 +371,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 def change(folder: Path, **values: Any) -> None:
     for path in (folder / "checkpoint").iterdir():
         state = load_state(path, kind="checkpoint")
-        save_state(path, state | values, kind="checkpoint")
+        save_state(path, freeze(state | values, kind="checkpoint"))
 
 
 def test_a_run_of_another_device_is_refused(tmp_path: Path) -> None:

@@ -251,14 +251,14 @@ def test_parts_of_the_replay_batch(
 def test_the_first_step_of_a_task_mixes_nothing(task: int) -> None:
     method = through_first_task(mixup_probability=1.0)
     mixtures: list[Mixture] = []
-    original = method.replay_cross_entropy
+    original = method.classified
 
-    def noting(replay: Mixture, new: Tensor, labels: Tensor) -> Tensor:
+    def noting(replay: Mixture, new: Tensor, labels: Tensor) -> Mixture:
         mixtures.append(replay)
         return original(replay, new, labels)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method, "replay_cross_entropy", noting)
+        patch.setattr(method, "classified", noting)
         for batch in [b for batches in STREAM[1 : task + 1] for b in batches[:2]]:
             method.observe(batch)
     first, second = mixtures[-2:]
@@ -306,7 +306,7 @@ def test_a_replay_batch_that_plain_rounding_leaves_empty_stays_as_it_is() -> Non
 def test_prototypes_of_replay_are_the_mean_of_both_views() -> None:
     method = through_first_task(augmentation="none")
     images, labels = method.draw(30)
-    method.replay_prototypes(images, labels)
+    method.replay_prototypes(method.encode(method.two_views(images)), labels)
     z = normalize(method.network.project(method.encode(images)))
     for k in range(CLASSES):
         member = labels == k
@@ -323,7 +323,8 @@ def test_replay_prototypes_without_new_classes() -> None:
     assert method.progress.classes_before_task == 2
     images, labels = method.draw(64)
     assert set(labels.tolist()) == {0, 1, 2, 3}
-    loss = method.replay_prototypes(images, labels)["ope_seen"]
+    features = method.encode(method.two_views(images))
+    loss = method.replay_prototypes(features, labels)["ope_seen"]
     assert method.prototypes[:4].any(dim=1).all()  # feedback still knows all classes
 
     z = normalize(method.network.project(method.encode(torch.cat([images, images]))))
@@ -391,7 +392,6 @@ def test_feedback_needs_prototypes_even_where_they_are_no_term(recipe: str) -> N
     method = through_first_task(**recipes("onpro")[recipe].values)
     method.observe(SECOND[0])
     assert method.sizes == [320 + 32 * 28, 28, 2 * 28]
-    assert method.with_gradient == [True, True, False]
     assert method.prototypes.any()
 
 
@@ -419,16 +419,17 @@ def test_cross_entropy_of_later_tasks(seen: str, monkeypatch: pytest.MonkeyPatch
     sizes: list[int] = []
     logits = torch.randn(9, CLASSES, generator=generator)
 
-    def fixed(images: Tensor) -> Tensor:
-        sizes.append(len(images))
-        return logits[-len(images) :]
+    def fixed(features: Tensor) -> Tensor:
+        sizes.append(len(features))
+        return logits[-len(features) :]
 
-    monkeypatch.setattr(method, "classify", fixed)
+    monkeypatch.setattr(method.network.classifier, "forward", fixed)
     new, labels = torch.rand(4, 3, 8, 8, generator=generator), torch.tensor([2, 3, 3, 2])
     first, second = torch.tensor([0, 1, 2, 0, 1]), torch.tensor([1, 1, 3, 2, 0])
     weight = torch.tensor([0.0, 0.3, 0.5, 1.0, 0.1])
     replay = Mixture(torch.rand(5, 3, 8, 8, generator=generator), first, second, weight)
-    loss = method.replay_cross_entropy(replay, new, labels)
+    classified = method.classified(replay, new, labels)
+    loss = method.mixed_cross_entropy(classified.images, classified, len(labels))
 
     log_p = logits.log_softmax(dim=1).tolist()
     of_new = [-log_p[n][y] for n, y in enumerate(labels.tolist())]

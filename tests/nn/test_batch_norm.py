@@ -7,9 +7,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from onpro.nn.batch_norm import BatchNorm, fused_kernels_exist, use_fused_kernels
+from onpro.nn.batch_norm import (
+    BatchNorm,
+    fused_kernels_exist,
+    normalised_apart,
+    use_fused_kernels,
+)
 
-SHAPES = [(3, 20, 5, 5), (10, 64, 16, 16), (2, 128, 3, 3), (1, 512, 1, 2)]
+SHAPES = [
+    ((3, 20, 5, 5), ()),
+    ((10, 64, 16, 16), (7, 1, 2)),
+    ((2, 128, 3, 3), ()),
+    ((3, 512, 1, 2), (1, 2)),
+]
+"""Shapes of maps, and how many images are normalised together."""
 
 
 def maps(shape: tuple[int, ...], seed: int, device: str = "cpu") -> Tensor:
@@ -31,6 +42,17 @@ def test_it_is_batch_norm_then_sum_then_relu(added: bool, activate: bool) -> Non
         assert torch.equal(norm.get_buffer(name), buffer)
 
 
+def test_parts_of_a_batch_are_normalised_as_if_they_came_one_after_the_other() -> None:
+    norm, reference = BatchNorm(6), BatchNorm(6)
+    parts = [maps((n, 6, 3, 3), n) for n in (4, 1, 7)]
+    with normalised_apart(norm, [4, 1, 7]):
+        together = norm(torch.cat(parts))
+    assert torch.equal(together, torch.cat([reference(part) for part in parts]))
+    for name, buffer in reference.named_buffers():
+        assert torch.equal(norm.get_buffer(name), buffer)
+    assert torch.equal(norm(parts[0]), reference(parts[0]))  # only inside
+
+
 def test_fused_kernels_are_not_used_on_a_cpu() -> None:
     norm, plain = BatchNorm(6), BatchNorm(6)
     use_fused_kernels(norm)
@@ -45,9 +67,13 @@ def test_fused_kernels_are_not_used_on_a_cpu() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("activate", [False, True])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
 def test_fused_kernels_compute_the_same(
-    shape: tuple[int, ...], activate: bool, added: bool, dtype: torch.dtype
+    shape: tuple[int, ...],
+    groups: tuple[int, ...],
+    activate: bool,
+    added: bool,
+    dtype: torch.dtype,
 ) -> None:
     reference = BatchNorm(shape[1], device="cuda")
     with torch.no_grad():
@@ -55,8 +81,9 @@ def test_fused_kernels_compute_the_same(
         reference.bias.copy_(maps((1, shape[1], 1, 1), 6, "cuda").flatten())
     fused = deepcopy(reference)
     use_fused_kernels(fused)
-    expected = outcome(reference, shape, dtype, torch.float32, activate, added)
-    found = outcome(fused, shape, dtype, dtype, activate, added)
+    with normalised_apart(reference, groups), normalised_apart(fused, groups):
+        expected = outcome(reference, shape, dtype, torch.float32, activate, added)
+        found = outcome(fused, shape, dtype, dtype, activate, added)
     tolerance = 1e-4 if dtype == torch.float32 else 2e-2
     for name, value in expected.items():
         error = (found[name].float() - value).norm() / value.norm().clamp(min=1e-6)
@@ -78,10 +105,10 @@ def outcome(
     x, other, outer = (values.to(rounding).to(dtype) for values in plain)
     x.requires_grad_()
     other.requires_grad_()
-    y = norm(x, other if added else None, activate=activate)
-    y.backward(outer)
+    first, second = norm.twice(x, other if added else None, activate=activate)
+    (first * outer + second * outer.flip(0)).sum().backward()
     found = {
-        "result": y.detach(),
+        "result": first.detach(),
         "gradient": x.grad,
         "of weight": norm.weight.grad,
         "of bias": norm.bias.grad,

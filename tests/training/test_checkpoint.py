@@ -4,6 +4,8 @@ import errno
 import logging
 import os
 import signal
+import threading
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from onpro.methods.er import ER
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Batch, ClassIncremental
 from onpro.training import Checkpoints, Saver, Stopped, Trainer
+from onpro.training.checkpoint import KIND
+from onpro.training.statefile import Frozen, freeze
 
 DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
 TASKS, STEPS = 3, 6
@@ -100,14 +104,44 @@ def test_without_a_clock_states_are_kept_after_each_task(tmp_path: Path) -> None
     saves: list[int] = []
 
     class Noting(Checkpoints):
-        def save(self, step: int, state: dict[str, Any]) -> None:
+        def save(self, step: int, state: Frozen) -> None:
             saves.append(step)
             super().save(step, state)
 
     trainer = trainer_of()
-    trainer.keeper = Saver(Noting(tmp_path), 0)
-    trainer.run()
+    with closing(Saver(Noting(tmp_path), 0)) as trainer.keeper:
+        trainer.run()
     assert saves == [2, 4, 6]
+
+
+def test_what_is_saved_is_the_state_of_the_moment(tmp_path: Path) -> None:
+    begin = threading.Event()
+
+    class Late(Checkpoints):
+        def save(self, step: int, state: Frozen) -> None:
+            assert begin.wait(10)
+            super().save(step, state)
+
+    checkpoints, weights = Late(tmp_path), torch.zeros(3)
+    with closing(Saver(checkpoints, 0)) as saver:
+        saver.keep({"stream": {"position": 1}, "weights": weights})
+        weights += 1  # the run goes on while the file is not even begun
+        begin.set()
+    saved = checkpoints.load()
+    assert saved is not None
+    assert torch.equal(saved["trainer"]["weights"], torch.zeros(3))
+
+
+@pytest.mark.parametrize("what", ["keep", "close"])
+def test_what_goes_wrong_in_writing_is_said_at_the_next_occasion(tmp_path: Path, what: str) -> None:
+    class Full(Checkpoints):
+        def save(self, step: int, state: Frozen) -> None:
+            raise OSError(errno.ENOSPC, "no space left")
+
+    saver = Saver(Full(tmp_path), 0)
+    saver.keep({"stream": {"position": 1}})
+    with pytest.raises(OSError, match="no space left"):
+        saver.keep({"stream": {"position": 2}}) if what == "keep" else saver.close()
 
 
 def test_the_clock_says_when_a_state_is_due(
@@ -143,7 +177,9 @@ def names(checkpoints: Checkpoints) -> list[str]:
 def saved_at(folder: Path, *steps: int) -> Checkpoints:
     checkpoints = Checkpoints(folder)
     for step in steps:
-        checkpoints.save(step, {"step": step, "weights": torch.full((50,), float(step))})
+        checkpoints.save(
+            step, freeze({"step": step, "weights": torch.full((50,), float(step))}, kind=KIND)
+        )
     return checkpoints
 
 
@@ -159,7 +195,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     checkpoints = saved_at(tmp_path, 8)
     (tmp_path / "step-9.onpro.part").write_bytes(b"half")
     assert [path.name for path in checkpoints.files()] == ["step-8.onpro"]
-    checkpoints.save(12, {})
+    checkpoints.save(12, freeze({}, kind=KIND))
     assert names(checkpoints) == ["step-12.onpro", "step-8.onpro"]
 
 
@@ -200,7 +236,7 @@ def test_going_on_after_damage_keeps_the_good_ones(tmp_path: Path) -> None:
     newest.write_bytes(b"")
     checkpoints = Checkpoints(tmp_path)
     checkpoints.load()
-    checkpoints.save(12, {"step": 12})
+    checkpoints.save(12, freeze({"step": 12}, kind=KIND))
     assert names(checkpoints) == ["step-10.onpro", "step-12.onpro"]
 
 
@@ -222,14 +258,16 @@ def test_a_full_disk_takes_no_earlier_state(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoints.save(30, {})
+        checkpoints.save(30, freeze({}, kind=KIND))
     assert names(checkpoints) == ["step-10.onpro", "step-25.onpro"]
 
 
 def test_a_loss_that_is_nan_ends_the_run_and_saves_nothing_bad(tmp_path: Path) -> None:
     trainer = trainer_of(cls=Diverging)
-    trainer.keeper = Saver(Checkpoints(tmp_path), 1e-9)
-    with pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: new is nan;"):
+    with (
+        closing(Saver(Checkpoints(tmp_path), 1e-9)) as trainer.keeper,
+        pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: new is nan;"),
+    ):
         trainer.run()
     assert names(Checkpoints(tmp_path)) == ["step-2.onpro", "step-3.onpro"]
 
@@ -239,8 +277,10 @@ def test_weights_that_are_infinite_end_the_run_and_are_never_saved(
     tmp_path: Path, every: float
 ) -> None:
     trainer = trainer_of(cls=DivergingWeights)
-    trainer.keeper = Saver(Checkpoints(tmp_path), every)
-    with pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: weights of the"):
+    with (
+        closing(Saver(Checkpoints(tmp_path), every)) as trainer.keeper,
+        pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: weights of the"),
+    ):
         trainer.run()
     assert len(trainer.accuracy) == 1, "the examination after step 4 would be of no use"
     newest = Checkpoints(tmp_path).files()[0]

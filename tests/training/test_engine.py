@@ -118,3 +118,23 @@ def equal(a: object, b: object) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(equal, a, b))
     return a == b
+
+
+@pytest.mark.parametrize("name", ["er", "gss", "derpp", "scr", "ocm", "onpro", "pass"])
+def test_one_pass_for_all_forwards_of_a_step_changes_nothing_but_rounding(name: str) -> None:
+    """Forwards share a pass where kernels are fused; a CPU does it with plain operations."""
+    data = tiny()
+    learners = []
+    for fused in (False, True):
+        context = Context(
+            data.image_shape, Normalise(data.mean, data.std), 6, memory=20, fused=fused
+        )
+        learner = method(name)(settings_for(name, "tiny"), context)
+        for batch in list(ClassIncremental(data, 3))[:6]:
+            learner.observe(batch)
+        learners.append(learner)
+    one, other = learners
+    assert one.progress.images == other.progress.images
+    expected, found = one.network.state_dict(), other.network.state_dict()
+    for part, value in expected.items():
+        torch.testing.assert_close(found[part], value, rtol=2e-2, atol=2e-3)

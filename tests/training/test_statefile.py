@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from onpro.errors import UserError
-from onpro.training.statefile import load_state, save_state
+from onpro.training.statefile import freeze, load_state, save_state
 
 KIND = "checkpoint"
 STATE: dict[str, Any] = {
@@ -43,7 +43,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def there_and_back(tmp_path: Path, state: dict[str, Any]) -> dict[str, Any]:
-    save_state(tmp_path / "state", state, kind=KIND)
+    save_state(tmp_path / "state", freeze(state, kind=KIND))
     return load_state(tmp_path / "state", kind=KIND)
 
 
@@ -119,30 +119,30 @@ def test_tensors_may_share_memory_and_come_back_apart(tmp_path: Path) -> None:
 
 
 def test_what_a_state_cannot_hold_leaves_the_old_file(tmp_path: Path) -> None:
-    save_state(tmp_path / "state", STATE, kind=KIND)
+    save_state(tmp_path / "state", freeze(STATE, kind=KIND))
     with pytest.raises(TypeError, match="cannot hold a set"):
-        save_state(tmp_path / "state", {"seen": {1, 2}}, kind=KIND)
+        save_state(tmp_path / "state", freeze({"seen": {1, 2}}, kind=KIND))
     assert same(load_state(tmp_path / "state", kind=KIND), STATE)
 
 
 def test_a_disk_that_fails_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_state(tmp_path / "state", STATE, kind=KIND)
+    save_state(tmp_path / "state", freeze(STATE, kind=KIND))
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        save_state(tmp_path / "state", {}, kind=KIND)
+        save_state(tmp_path / "state", freeze({}, kind=KIND))
     assert same(load_state(tmp_path / "state", kind=KIND), STATE)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
 def test_every_byte_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    save_state(path, {"step": 3, "weights": torch.arange(5.0)}, kind=KIND)
+    save_state(path, freeze({"step": 3, "weights": torch.arange(5.0)}, kind=KIND))
     whole = path.read_bytes()
     for position in range(len(whole)):
         flipped = bytearray(whole)
@@ -154,7 +154,7 @@ def test_every_byte_is_checked(tmp_path: Path) -> None:
 
 def test_every_missing_or_added_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    save_state(path, {"step": 3, "weights": torch.arange(5.0)}, kind=KIND)
+    save_state(path, freeze({"step": 3, "weights": torch.arange(5.0)}, kind=KIND))
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
@@ -177,6 +177,6 @@ def test_what_is_no_state_is_told_in_a_sentence(tmp_path: Path) -> None:
     path.write_bytes(b"onpro state 7\n")
     with pytest.raises(UserError, match="saved by a newer version"):
         load_state(path, kind=KIND)
-    save_state(path, {}, kind="classifier")
+    save_state(path, freeze({}, kind="classifier"))
     with pytest.raises(UserError, match="holds a classifier, not a checkpoint"):
         load_state(path, kind=KIND)

@@ -18,6 +18,7 @@ COMMANDS = {
     "datasets": "list the data sets and how to name your own",
     "report": "print a table of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
+    "bench": "measure how fast steps are and where their time goes",
 }
 
 USAGE = f"""usage: onpro COMMAND [OPTIONS]

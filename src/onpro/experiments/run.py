@@ -200,13 +200,15 @@ def running(
                 if tensorboard or (saved and any(place.glob("events.out.tfevents*"))):
                     board = TensorBoardLog(place, trainer.stream.position)
                     trainer.listeners.append(logs.enter_context(closing(board)))
-                trainer.keeper = Saver(
+                saver = Saver(
                     checkpoints,
                     checkpoint_every,
                     stop=stop,
                     beside=lambda: _identity(config, trainer) | {"events": log.size()},
                 )
+                trainer.keeper = logs.enter_context(closing(saver))
                 yield from trainer.steps()
+                saver.close()
                 result = collect(config, trainer)
                 write_json(place / "result.json", result)
         except BaseException as error:

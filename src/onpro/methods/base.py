@@ -1,7 +1,7 @@
 """What all methods share: their place in a run, boundaries, one descent, prediction, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -15,7 +15,7 @@ from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
 from onpro.methods.settings import Settings, require
-from onpro.nn import use_fused_kernels
+from onpro.nn import normalised_apart, use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
 
@@ -291,6 +291,18 @@ class Method(ABC, Generic[S]):
         with self.autocast():
             features = self.network.features(images.contiguous(memory_format=self.context.layout))
         return features.float()
+
+    def encode_each(self, *batches: Tensor) -> Sequence[Tensor]:
+        """H = f(x) of batches that go through the network one after the other.
+
+        Each is normalised by its own statistics, and the running statistics follow each in turn.
+        Fused kernels see to that, so that one pass through the network does for all of them.
+        """
+        if not self.context.fused:
+            return [self.encode(images) for images in batches]
+        sizes = [len(images) for images in batches]
+        with normalised_apart(self.network.encoder, sizes):
+            return torch.split(self.encode(torch.cat(batches)), sizes)
 
     @torch.no_grad()
     def inspect(self, images: Tensor) -> Tensor:

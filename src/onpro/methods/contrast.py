@@ -140,13 +140,16 @@ class ContrastMethod(Method[C], ABC):
         """Labels of rotated images: those of another block belong to another class."""
         return rotated_labels(labels, self.settings.rotations, self.network.classes)
 
-    def encode_together(
-        self, first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Features of both views of two sets of images, in one forward."""
-        features = self.encode(torch.cat([*first, *second]))
-        of_first, of_second = torch.split(features, [2 * len(first[0]), 2 * len(second[0])])
-        return of_first, of_second
+    def encode_views(
+        self, new: tuple[Tensor, Tensor], replay: tuple[Tensor, Tensor], *others: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Features of both views of new and of replayed images, which go in one forward.
+
+        Then those of further batches, each of which has a forward of its own.
+        """
+        of_views, *of_others = self.encode_each(torch.cat([*new, *replay]), *others)
+        of_new, of_replay = torch.split(of_views, [2 * len(new[0]), 2 * len(replay[0])])
+        return of_new, of_replay, *of_others
 
     def embed(self, features: Tensor) -> Tensor:
         """z: unit projections of features."""

@@ -69,14 +69,15 @@ class DERpp(Method[DERppSettings]):
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """One SGD step on the batch and two replay batches, then the memory's update."""
         settings = self.settings
-        logits = self.classify(self.vary(self.prepare(batch.images)))
+        replays = [self.replay(), self.replay()] if len(self.memory) else []
+        sets = [batch.images, *(replay.images for replay in replays)]
+        features = self.encode_each(*(self.vary(self.prepare(images)) for images in sets))
+        logits, *of_replays = map(self.network.classifier, features)
         terms = {"new": cross_entropy(logits, batch.labels)}
-        if len(self.memory):
-            replay = self.replay()
-            recalled = mse_loss(self.forward(replay), replay.fields["logits"])
+        if replays:
+            recalled = mse_loss(of_replays[0], replays[0].fields["logits"])
+            relearned = cross_entropy(of_replays[1], replays[1].labels)
             terms["logits"] = settings.logit_weight * recalled
-            replay = self.replay()
-            relearned = cross_entropy(self.forward(replay), replay.labels)
             terms["labels"] = settings.label_weight * relearned
         self.descend(total(terms))
         # What the network said of the augmented images in train mode, before the step.
@@ -89,10 +90,6 @@ class DERpp(Method[DERppSettings]):
         """A random replay batch with its stored logits."""
         count = self.settings.replay_batch
         return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
-
-    def forward(self, replay: Replay) -> Tensor:
-        """The present logits (n, classes) of replayed images, freshly augmented."""
-        return self.classify(self.vary(self.prepare(replay.images)))
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the stored logits; a class unknown then had the logit 0."""

@@ -61,16 +61,19 @@ class ER(RotatedHeadMethod[ERSettings]):
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """One SGD step on the batch and a random replay batch, then the memory's update."""
-        new, labels = self.varied(self.prepare(batch.images), batch.labels)
-        views, features = [new], [self.encode(new)]
-        terms = {"new": cross_entropy(self.network.classifier(features[0]), labels)}
+        sets = {"new": self.varied(self.prepare(batch.images), batch.labels)}
         if len(self.memory):
-            replay, labels = self.varied(*self.draw(self.settings.replay_batch))
-            views.append(replay)
-            features.append(self.encode(replay))
-            terms["replay"] = cross_entropy(self.network.classifier(features[1]), labels)
+            sets["replay"] = self.varied(*self.draw(self.settings.replay_batch))
+        views = [images for images, _ in sets.values()]
+        features = self.encode_each(*views)
+        terms = {
+            name: cross_entropy(self.network.classifier(f), labels)
+            for (name, (_, labels)), f in zip(sets.items(), features, strict=True)
+        }
         if self.teacher is not None and self.teacher.in_use:
-            terms["distillation"] = self.distil(self.teacher, torch.cat(views), torch.cat(features))
+            terms["distillation"] = self.distil(
+                self.teacher, torch.cat(views), torch.cat(list(features))
+            )
         self.descend(total(terms))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms

@@ -63,11 +63,15 @@ class GSS(Method[GSSSettings]):
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """One SGD step on the batch and a random replay batch, then the memory's update."""
-        new = self.vary(self.prepare(batch.images))
-        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+        sets = {"new": (self.vary(self.prepare(batch.images)), batch.labels)}
         if len(self.memory):
             images, labels = self.draw(self.settings.replay_batch)
-            terms["replay"] = cross_entropy(self.classify(self.vary(images)), labels)
+            sets["replay"] = self.vary(images), labels
+        features = self.encode_each(*(images for images, _ in sets.values()))
+        terms = {
+            name: cross_entropy(self.network.classifier(f), labels)
+            for (name, (_, labels)), f in zip(sets.items(), features, strict=True)
+        }
         self.descend(total(terms))
         self.network.eval()
         if self.memory.free:

@@ -43,18 +43,19 @@ class OCM(ContrastMethod[OCMSettings]):
 
     def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The first task, without replay: contrast and cross-entropy of the new images."""
-        features = self.encode(torch.cat(self.rotated_views(new)))
+        views = torch.cat(self.rotated_views(new))
+        of_views, features = self.encode_each(views, self.vary(new))
         return {
-            "ins_new": self.instance_new(features, labels),
-            "ce": cross_entropy(self.classify(self.vary(new)), labels),
+            "ins_new": self.instance_new(of_views, labels),
+            "ce": cross_entropy(self.network.classifier(features), labels),
         }
 
     def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Later tasks: contrast of both, cross-entropy and the previous network on replay only."""
         old, old_labels = self.draw(self.replay_size())
         new_views, replay_views = self.rotated_views(new), self.rotated_views(old)
-        of_new, of_replay = self.encode_together(new_views, replay_views)
-        logits = self.classify(self.vary(old))
+        of_new, of_replay, features = self.encode_views(new_views, replay_views, self.vary(old))
+        logits = self.network.classifier(features)
         return {
             "ins_new": self.instance_new(of_new, labels),
             "ins_replay": self.instance_replay(of_replay, old_labels),

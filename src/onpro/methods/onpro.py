@@ -132,28 +132,37 @@ class OnPro(ContrastMethod[OnProSettings]):
 
     def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The first task: cross-entropy on new images; replay serves only its prototypes."""
-        views = self.rotated_views(new)
-        features = self.encode(torch.cat(views))
-        terms = {"ins_new": self.instance_new(features, labels)}
-        if len(self.memory):
-            terms |= self.replay_prototypes(*self.draw(self.settings.replay_batch))
-        terms |= self.new_prototypes(features, labels)
-        terms["ce"] = cross_entropy(self.classify(self.vary(new)), labels)
+        batches = [torch.cat(self.rotated_views(new))]
+        if self.uses_replay_prototypes and len(self.memory):
+            old, old_labels = self.draw(self.settings.replay_batch)
+            batches.append(self.two_views(old))
+        batches.append(self.vary(new))
+        of_views, *of_old, features = self.encode_each(*batches)
+        terms = {"ins_new": self.instance_new(of_views, labels)}
+        for old_features in of_old:
+            terms |= self.replay_prototypes(old_features, old_labels)
+        terms |= self.new_prototypes(of_views, labels)
+        terms["ce"] = cross_entropy(self.network.classifier(features), labels)
         return terms
 
     def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Later tasks: cross-entropy on replayed images, mixed where classes are confused."""
         old, old_labels = self.draw(self.replay_size())
         replay = self.mixed(old, old_labels)
-
         new_views, replay_views = self.rotated_views(new), self.rotated_views(replay.images)
-        of_new, of_replay = self.encode_together(new_views, replay_views)
+        classified = self.classified(replay, new, labels)
+        batches = [self.vary(classified.images)]
+        if self.uses_replay_prototypes:
+            batches.append(self.two_views(old))
+
+        of_new, of_replay, features, *of_old = self.encode_views(new_views, replay_views, *batches)
         terms = {
             "ins_new": self.instance_new(of_new, labels),
             "ins_replay": self.instance_replay(of_replay, replay.labels),
-            "ce": self.replay_cross_entropy(replay, new, labels),
+            "ce": self.mixed_cross_entropy(features, classified, len(labels)),
         }
-        terms |= self.replay_prototypes(old, old_labels)
+        for old_features in of_old:
+            terms |= self.replay_prototypes(old_features, old_labels)
         terms |= self.new_prototypes(of_new, labels)
         return terms
 
@@ -224,14 +233,20 @@ class OnPro(ContrastMethod[OnProSettings]):
         )
         return {"ope_new": loss}
 
-    def replay_prototypes(self, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """L_seen: contrast between the prototypes of un-mixed replay; they become Q."""
+    @property
+    def uses_replay_prototypes(self) -> bool:
+        """Whether the prototypes of replay are good for anything."""
+        return self.settings.seen_prototypes or self.settings.mixup
+
+    def two_views(self, images: Tensor) -> Tensor:
+        """Both views of images that are not rotated, one after the other."""
+        return torch.cat([self.first_view(images), self.vary(images)])
+
+    def replay_prototypes(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """L_seen: contrast between the prototypes of two views of replay; they become Q."""
         settings = self.settings
-        if not settings.seen_prototypes and not settings.mixup:
-            return {}
-        with torch.set_grad_enabled(settings.seen_prototypes):
-            views = torch.cat([self.first_view(images), self.vary(images)])
-            first, second = self.embed(self.encode(views)).chunk(2)
+        features = features if settings.seen_prototypes else features.detach()
+        first, second = self.embed(features).chunk(2)
         classes, temperature = self.network.classes, settings.prototype_temperature
         loss, *means = losses.prototype_contrast(first, second, labels, classes, temperature)
         self.prototypes = torch.stack(means).mean(dim=0).detach()
@@ -242,18 +257,20 @@ class OnPro(ContrastMethod[OnProSettings]):
             loss, *_ = losses.prototype_contrast(first, second, labels, old, temperature)
         return {"ope_seen": loss}
 
-    def replay_cross_entropy(self, replay: Mixture, new: Tensor, labels: Tensor) -> Tensor:
-        """L_CE on mixed replay, and on the new images where the setting asks for it."""
+    def classified(self, replay: Mixture, new: Tensor, labels: Tensor) -> Mixture:
+        """The images of the cross-entropy: mixed replay, after the new ones where asked for."""
         if self.settings.cross_entropy == "replay":
-            logits = self.classify(self.vary(replay.images))
-            return losses.mixup_cross_entropy(logits, replay.first, replay.second, replay.weight)
-        both = feedback.joined(feedback.unmixed(new, labels), replay)
-        logits = self.classify(self.vary(both.images))
-        if self.settings.cross_entropy == "both":
-            return losses.mixup_cross_entropy(logits, both.first, both.second, both.weight)
-        of_new, of_replay = torch.split(logits, [len(labels), len(replay.first)])
-        return cross_entropy(of_new, labels) + losses.mixup_cross_entropy(
-            of_replay, replay.first, replay.second, replay.weight
+            return replay
+        return feedback.joined(feedback.unmixed(new, labels), replay)
+
+    def mixed_cross_entropy(self, features: Tensor, images: Mixture, new: int) -> Tensor:
+        """L_CE of features of mixed images, the first of which may be new."""
+        logits = self.network.classifier(features)
+        if self.settings.cross_entropy != "separate":
+            return losses.mixup_cross_entropy(logits, images.first, images.second, images.weight)
+        of_new, of_replay = torch.split(logits, [new, len(logits) - new])
+        return cross_entropy(of_new, images.first[:new]) + losses.mixup_cross_entropy(
+            of_replay, images.first[new:], images.second[new:], images.weight[new:]
         )
 
     def grow(self, classes: int) -> None:

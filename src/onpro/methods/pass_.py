@@ -106,9 +106,13 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         """One Adam step on the four rotations of the batch."""
         images = interleaved_rotations(self.vary(self.prepare(batch.images)))
         labels = interleaved_labels(batch.labels)
-        terms = {"ce": self.tempered_cross_entropy(self.classify(images), labels)}
-        if self.progress.task > 0:
-            terms["distillation"] = self.settings.distillation_weight * self.drift(images)
+        # To distil takes a forward of its own in the official code: running statistics move twice.
+        features, *again = self.encode_each(images, *([images] if self.progress.task > 0 else []))
+        terms = {"ce": self.tempered_cross_entropy(self.network.classifier(features), labels)}
+        for of_images in again:
+            terms["distillation"] = self.settings.distillation_weight * self.drift(
+                of_images, images
+            )
             prototypes, of_prototypes = self.augmented_prototypes(len(batch))
             logits: Tensor = self.network.classifier(prototypes)
             loss = self.tempered_cross_entropy(logits, of_prototypes)
@@ -124,14 +128,10 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         """CE of logits divided by the temperature."""
         return cross_entropy(logits / self.settings.temperature, labels)
 
-    def drift(self, images: Tensor) -> Tensor:
-        """‖f(x) − f_old(x)‖ over the whole batch, not averaged.
-
-        The features take a forward of their own, in train mode, as in the official code: running
-        statistics move twice.
-        """
+    def drift(self, features: Tensor, images: Tensor) -> Tensor:
+        """‖f(x) − f_old(x)‖ over the whole batch, not averaged."""
         self.progress.images += len(images)
-        return losses.feature_distance(self.encode(images), self.previous.features(images))
+        return losses.feature_distance(features, self.previous.features(images))
 
     def augmented_prototypes(self, count: int) -> tuple[Tensor, Tensor]:
         """p_k + r·ε for so many random old classes k, and the outputs 4k they belong to."""

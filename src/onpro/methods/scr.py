@@ -93,13 +93,13 @@ class SCR(NearestMeanMethod[SCRSettings]):
         settings = self.settings
         views = rotations(images, settings.rotations)
         labels = rotated_labels(labels, settings.rotations, self.network.classes)
-        z = torch.cat([self.embed(views), self.embed(self.vary(views))])
+        z = self.embed(torch.cat(list(self.encode_each(views, self.vary(views)))))
         similarity = z @ z.T
         return losses.supervised_contrast(similarity, labels.repeat(2), settings.temperature).mean()
 
-    def embed(self, images: Tensor) -> Tensor:
-        """z: unit projections of images."""
-        return normalize(self.network.project(self.encode(images)))
+    def embed(self, features: Tensor) -> Tensor:
+        """z: unit projections of features."""
+        return normalize(self.network.project(features))
 
     def end_task(self) -> None:
         """The review, where it is asked for: the memory in whole replay batches, small steps."""

@@ -1,5 +1,7 @@
 """Batch norm together with what follows it in a residual network."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import torch
@@ -15,6 +17,8 @@ class BatchNorm(nn.BatchNorm2d):
     """
 
     fused: bool = False
+    groups: tuple[int, ...] = ()
+    """Numbers of images that are normalised together; none: all of a batch."""
 
     def forward(self, x: Tensor, added: Tensor | None = None, *, activate: bool = True) -> Tensor:
         """Normalised maps (n, channels, h, w), plus `added` if given, through a ReLU if asked."""
@@ -30,8 +34,9 @@ class BatchNorm(nn.BatchNorm2d):
         if self.fused and self._can_fuse(x, added):
             from onpro.nn.fused_batch_norm import fused_batch_norm
 
-            return fused_batch_norm(self, x, added, activate=activate)
-        y = super().forward(x)
+            return fused_batch_norm(self, x, added, activate=activate, groups=self.groups)
+        normalise = super().forward
+        y = torch.cat(list(map(normalise, x.split(self.groups)))) if self.groups else normalise(x)
         if added is not None:
             y = y + added
         y = relu(y, inplace=True) if activate else y
@@ -46,6 +51,23 @@ class BatchNorm(nn.BatchNorm2d):
             and all(m.is_cuda and m.is_contiguous(memory_format=torch.channels_last) for m in maps)
             and all(m.dtype == x.dtype for m in maps)
         )
+
+
+@contextmanager
+def normalised_apart(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
+    """Let a module treat parts of a batch as batches that come one after the other.
+
+    Inside, its batch norms normalise each part by its own statistics, and their running statistics
+    move once for each.
+    """
+    norms = [part for part in module.modules() if isinstance(part, BatchNorm)]
+    for norm in norms:
+        norm.groups = tuple(sizes)
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.groups = ()
 
 
 def fused_kernels_exist() -> bool:

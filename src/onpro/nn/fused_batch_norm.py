@@ -6,12 +6,15 @@ twice (statistics, result) and writes once; the backward pass reads map and grad
 writes once. Maps are channels-last, so they are matrices: a row for each pixel, a column for each
 channel. Sums are in float32, in a fixed order: two equal calls give equal bits.
 
-Each pass is two kernels. The first leaves the sums of parts of the rows; in the second every
-program adds them up for itself, which is less work than to wait for one that does.
+A batch may consist of several groups that are normalised each by its own statistics, as if they
+came one after the other. The rows of a group are divided into parts, one for each program. Each
+pass is two kernels: the first leaves the sums of each part; in the second every program adds up
+those of its group for itself, which is less work than to wait for one that does.
 
 The reference is `BatchNorm.forward` without its fused branch.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -21,22 +24,40 @@ from torch import Tensor, nn
 
 PROGRAMS = 264
 """How many programs share a matrix: two for each processor of a large GPU."""
-TILE = 8192
-"""Elements a program works on at a time."""
+TILE = 4096
+"""Elements a program works on at a time: few enough that a processor has registers for two."""
 WARPS = 8
 WIDEST = 64
 """Most channels of a tile."""
 
+# Columns of what is known of a part: its first row, the end of its group, its tiles, its group.
+FIRST_ROW, END_ROW, TILES, GROUP = map(tl.constexpr, range(4))
+# Columns of what is known of a group: its parts, how many rows it has, and which is the first.
+FIRST_PART, END_PART, ROWS, START = map(tl.constexpr, range(4))
+
 
 def fused_batch_norm(
-    norm: nn.BatchNorm2d, x: Tensor, added: Tensor | None, *, activate: bool
+    norm: nn.BatchNorm2d,
+    x: Tensor,
+    added: Tensor | None,
+    *,
+    activate: bool,
+    groups: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
     """relu(BN(x) + added) of channels-last maps (n, channels, h, w); running statistics move.
 
-    The result comes twice, for two who use it: their gradients are then added on the way.
+    Args:
+        norm: whose parameters and statistics are used.
+        x: the maps.
+        added: further maps of the same shape, or none.
+        activate: whether there is a ReLU.
+        groups: numbers of images that are normalised together; none: all of them.
+
+    Returns:
+        The result twice, for two who use it: their gradients are then added on the way.
     """
     results: tuple[Tensor, Tensor] = _FusedBatchNorm.apply(
-        x, norm.weight, norm.bias, added, norm, activate
+        x, norm.weight, norm.bias, added, norm, activate, groups or (len(x),)
     )
     return results
 
@@ -51,12 +72,14 @@ class _FusedBatchNorm(torch.autograd.Function):
         added: Tensor | None,
         norm: nn.BatchNorm2d,
         activate: bool,
+        groups: tuple[int, ...],
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        cut = _Cut(x)
-        partial = cut.new_sums(x)
-        _sum_maps[cut.grid](x, partial, *cut.sizes, num_warps=WARPS)
-        mean, scale = x.new_empty((2, x.shape[1]), dtype=torch.float32)
+        _, channels, height, width = x.shape
+        cut = _Cut(tuple(n * height * width for n in groups), channels, x.device)
+        partial = cut.new_sums()
+        _sum_maps[cut.grid](x, partial, *cut.tables, *cut.sizes, num_warps=WARPS)
+        mean, scale = x.new_empty((2, len(groups), channels), dtype=torch.float32)
         y = torch.empty_like(x)
         _normalise[cut.grid](
             x,
@@ -72,14 +95,16 @@ class _FusedBatchNorm(torch.autograd.Function):
             norm.num_batches_tracked,
             norm.eps,
             norm.momentum,
+            len(groups),
             added is not None,
             activate,
+            *cut.tables,
             *cut.sizes,
             num_warps=WARPS,
         )
         masked_by_result = activate and added is not None
         ctx.save_for_backward(x, weight, bias, mean, scale, y if masked_by_result else None)
-        ctx.activate, ctx.has_added = activate, added is not None
+        ctx.activate, ctx.has_added, ctx.cut = activate, added is not None, cut
         return y, y.data
 
     @staticmethod
@@ -91,8 +116,8 @@ class _FusedBatchNorm(torch.autograd.Function):
             if gradient is not None
         )
         second = more[0] if more else None
-        cut = _Cut(x)
-        partial = cut.new_sums(x)
+        cut: _Cut = ctx.cut
+        partial = cut.new_sums()
         # What the second kernel would have to work out again is written down by the first.
         written = torch.empty_like(x) if y is not None or second is not None else None
         recompute = ctx.activate and y is None
@@ -111,6 +136,7 @@ class _FusedBatchNorm(torch.autograd.Function):
             recompute,
             y is not None,
             written is not None,
+            *cut.tables,
             *cut.sizes,
             num_warps=WARPS,
         )
@@ -127,72 +153,115 @@ class _FusedBatchNorm(torch.autograd.Function):
             scale,
             weight,
             bias,
+            cut.parts,
             recompute and written is None,
+            *cut.tables,
             *cut.sizes,
             num_warps=WARPS,
         )
-        return of_x, sums[1], sums[0], behind_relu if ctx.has_added else None, None, None
+        of_added = behind_relu if ctx.has_added else None
+        return of_x, sums[1], sums[0], of_added, None, None, None
 
 
 class _Cut:
-    """How a matrix of maps is divided among programs."""
+    """How a matrix of maps, its groups of so many rows, is divided among programs."""
 
-    def __init__(self, maps: Tensor) -> None:
-        n, channels, height, width = maps.shape
-        rows = n * height * width
-        tile_width = min(WIDEST, triton.next_power_of_2(channels))
-        tile_height = TILE // tile_width
-        columns = triton.cdiv(channels, tile_width)
-        tiles = triton.cdiv(rows, tile_height)
-        tiles_per_part = triton.cdiv(tiles, max(1, PROGRAMS // columns))
-        self.parts = triton.cdiv(tiles, tiles_per_part)
+    def __init__(self, rows: tuple[int, ...], channels: int, device: torch.device) -> None:
+        self.channels, self.device = channels, device
+        width = min(WIDEST, triton.next_power_of_2(channels))
+        height = TILE // width
+        columns = triton.cdiv(channels, width)
+        self.tables = _tables(rows, height, max(1, PROGRAMS // columns), device)
+        self.parts = len(self.tables[0])
         self.grid = (self.parts, columns)
-        self.sizes = (rows, channels, self.parts, tiles_per_part, tile_height, tile_width)
+        self.sizes = (channels, height, width)
 
-    def new_sums(self, maps: Tensor) -> Tensor:
+    def new_sums(self) -> Tensor:
         """Room for two sums of each part and channel."""
-        return maps.new_empty((self.parts, 2, maps.shape[1]), dtype=torch.float32)
+        return torch.empty((self.parts, 2, self.channels), device=self.device)
+
+
+@functools.cache
+def _tables(
+    rows: tuple[int, ...], height: int, programs: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What is known of each part and of each group, (parts, 4) and (groups, 4), on the device."""
+    tiles_per_part = max(1, triton.cdiv(sum(rows), height * programs))
+    parts: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []
+    start = 0
+    for group, count in enumerate(rows):
+        first_part, end = len(parts), start + count
+        for first in range(start, end, tiles_per_part * height):
+            tiles = triton.cdiv(min(tiles_per_part * height, end - first), height)
+            parts.append((first, end, tiles, group))
+        groups.append((first_part, len(parts), count, start))
+        start = end
+
+    def send(table: list[tuple[int, ...]]) -> Tensor:
+        return torch.tensor(table, dtype=torch.int32).to(device)
+
+    return send(parts), send(groups)
 
 
 @triton.jit
-def _sum_maps(x, partial, rows, channels, parts, tiles, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """Sums of x − x₀ and (x − x₀)² over part of the rows, x₀ being the first row.
+def _sum_maps(
+    x, partial, part_table, group_table, channels, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Sums of x − x₀ and (x − x₀)² over the rows of a part, x₀ being the first row of its group.
 
     Shifted, because a mean far from zero would swallow the variance of plain sums of squares.
     """
+    part = tl.program_id(0)
+    about = part_table + part * 4
+    first, end = tl.load(about + FIRST_ROW), tl.load(about + END_ROW)
+    start = tl.load(group_table + tl.load(about + GROUP) * 4 + START)
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = c < channels
-    shift = tl.load(x + c, mask=inside, other=0.0).to(tl.float32)
+    shift = tl.load(x + start.to(tl.int64) * channels + c, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     squares = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for tile in range(tiles):
-        r = (tl.program_id(0) * tiles + tile) * HEIGHT + tl.arange(0, HEIGHT)
-        mask = (r < rows)[:, None] & inside[None, :]
+    for tile in range(tl.load(about + TILES)):
+        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+        mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         value = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - shift[None, :]
         value = tl.where(mask, value, 0.0)
         total += value
         squares += value * value
-    place = partial + tl.program_id(0) * 2 * channels + c
+    place = partial + part * 2 * channels + c
     tl.store(place, tl.sum(total, axis=0), mask=inside)
     tl.store(place + channels, tl.sum(squares, axis=0), mask=inside)
 
 
 @triton.jit
-def _add_up(partial, parts, channels, c, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """Both sums of the columns c over all parts."""
-    first = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    second = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for start in range(0, parts, HEIGHT):
+def _add_up(partial, first, end, channels, c, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Both sums of the columns c over some parts."""
+    one = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    other = tl.zeros([HEIGHT, WIDTH], tl.float32)
+    for start in range(first, end, HEIGHT):
         p = start + tl.arange(0, HEIGHT)
-        mask = (p < parts)[:, None] & inside[None, :]
+        mask = (p < end)[:, None] & inside[None, :]
         place = partial + p[:, None] * 2 * channels + c[None, :]
-        first += tl.load(place, mask=mask, other=0.0)
-        second += tl.load(place + channels, mask=mask, other=0.0)
-    return tl.sum(first, axis=0), tl.sum(second, axis=0)
+        one += tl.load(place, mask=mask, other=0.0)
+        other += tl.load(place + channels, mask=mask, other=0.0)
+    return tl.sum(one, axis=0), tl.sum(other, axis=0)
 
 
 @triton.jit
+def _statistics(x, partial, about, channels, c, inside, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """Mean, variance and number of rows of a group."""
+    rows = tl.load(about + ROWS)
+    first, end = tl.load(about + FIRST_PART), tl.load(about + END_PART)
+    total, squares = _add_up(partial, first, end, channels, c, inside, HEIGHT, WIDTH)
+    shifted = total / rows
+    variance = tl.maximum(squares / rows - shifted * shifted, 0.0)
+    first_row = x + tl.load(about + START).to(tl.int64) * channels
+    mean = tl.load(first_row + c, mask=inside, other=0.0).to(tl.float32) + shifted
+    return mean, variance, rows
+
+
+@triton.jit(do_not_specialize=["groups"])
 def _normalise(
     x,
     added,
@@ -207,42 +276,49 @@ def _normalise(
     batches,
     eps,
     momentum,
+    groups,
     ADDED: tl.constexpr,
     ACTIVATE: tl.constexpr,
-    rows,
+    part_table,
+    group_table,
     channels,
-    parts,
-    tiles,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
     """The result y = relu((x − mean)·scale·weight + bias + added), scale = 1/√(variance + ε).
 
-    The first program of a column keeps mean and scale and moves the running statistics.
+    The first program of a column keeps mean and scale of all groups, and moves the running
+    statistics towards them, group after group.
     """
     part = tl.program_id(0)
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = c < channels
-    total, squares = _add_up(partial, parts, channels, c, inside, HEIGHT, WIDTH)
-    shifted = total / rows
-    variance = tl.maximum(squares / rows - shifted * shifted, 0.0)
-    centre = tl.load(x + c, mask=inside, other=0.0).to(tl.float32) + shifted
-    factor = tl.rsqrt(variance + eps)
     if part == 0:
-        tl.store(mean + c, centre, mask=inside)
-        tl.store(scale + c, factor, mask=inside)
-        before = tl.load(running_mean + c, mask=inside)
-        tl.store(running_mean + c, before + momentum * (centre - before), mask=inside)
-        before = tl.load(running_var + c, mask=inside)
-        unbiased = variance * rows / tl.maximum(rows - 1, 1)
-        tl.store(running_var + c, before + momentum * (unbiased - before), mask=inside)
+        running_m = tl.load(running_mean + c, mask=inside)
+        running_v = tl.load(running_var + c, mask=inside)
+        for g in range(groups):
+            centre, variance, rows = _statistics(
+                x, partial, group_table + g * 4, channels, c, inside, HEIGHT, WIDTH
+            )
+            tl.store(mean + g * channels + c, centre, mask=inside)
+            tl.store(scale + g * channels + c, tl.rsqrt(variance + eps), mask=inside)
+            unbiased = variance * rows / tl.maximum(rows - 1, 1)
+            running_m += momentum * (centre - running_m)
+            running_v += momentum * (unbiased - running_v)
+        tl.store(running_mean + c, running_m, mask=inside)
+        tl.store(running_var + c, running_v, mask=inside)
         if tl.program_id(1) == 0:
-            tl.store(batches, tl.load(batches) + 1)
-    factor *= tl.load(weight + c, mask=inside, other=0.0)
+            tl.store(batches, tl.load(batches) + groups)
+    about = part_table + part * 4
+    first, end = tl.load(about + FIRST_ROW), tl.load(about + END_ROW)
+    centre, variance, rows = _statistics(
+        x, partial, group_table + tl.load(about + GROUP) * 4, channels, c, inside, HEIGHT, WIDTH
+    )
+    factor = tl.rsqrt(variance + eps) * tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
-    for tile in range(tiles):
-        r = (part * tiles + tile) * HEIGHT + tl.arange(0, HEIGHT)
-        mask = (r < rows)[:, None] & inside[None, :]
+    for tile in range(tl.load(about + TILES)):
+        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+        mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         centred = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - centre[None, :]
         value = centred * factor[None, :] + b[None, :]
@@ -269,28 +345,30 @@ def _sum_gradients(
     RECOMPUTE: tl.constexpr,
     MASK: tl.constexpr,
     WRITE: tl.constexpr,
-    rows,
+    part_table,
+    group_table,
     channels,
-    parts,
-    tiles,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Sums of g and g·x̂ over part of the rows, g the gradient behind the ReLU.
+    """Sums of g and g·x̂ over the rows of a part, g the gradient behind the ReLU.
 
     The ReLU was open where the normalised x is above 0 (RECOMPUTE), or where y is (MASK).
     """
+    part = tl.program_id(0)
+    about = part_table + part * 4
+    first, end, group = tl.load(about + FIRST_ROW), tl.load(about + END_ROW), tl.load(about + GROUP)
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = c < channels
-    centre = tl.load(mean + c, mask=inside, other=0.0)
-    factor = tl.load(scale + c, mask=inside, other=0.0)
+    centre = tl.load(mean + group * channels + c, mask=inside, other=0.0)
+    factor = tl.load(scale + group * channels + c, mask=inside, other=0.0)
     w = tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     products = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for tile in range(tiles):
-        r = (tl.program_id(0) * tiles + tile) * HEIGHT + tl.arange(0, HEIGHT)
-        mask = (r < rows)[:, None] & inside[None, :]
+    for tile in range(tl.load(about + TILES)):
+        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+        mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         centred = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - centre[None, :]
         g = tl.load(gradient + at, mask=mask, other=0.0).to(tl.float32)
@@ -304,12 +382,12 @@ def _sum_gradients(
             tl.store(written + at, g.to(written.dtype.element_ty), mask=mask)
         total += g
         products += g * (centred * factor[None, :])
-    place = partial + tl.program_id(0) * 2 * channels + c
+    place = partial + part * 2 * channels + c
     tl.store(place, tl.sum(total, axis=0), mask=inside)
     tl.store(place + channels, tl.sum(products, axis=0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def _gradient_of_maps(
     x,
     gradient,
@@ -320,34 +398,40 @@ def _gradient_of_maps(
     scale,
     weight,
     bias,
-    RECOMPUTE: tl.constexpr,
-    rows,
-    channels,
     parts,
-    tiles,
+    RECOMPUTE: tl.constexpr,
+    part_table,
+    group_table,
+    channels,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """∂x = weight·scale·(g − mean(g) − x̂·mean(g·x̂)).
+    """∂x = weight·scale·(g − mean(g) − x̂·mean(g·x̂)), both means over the group.
 
-    The first program of a column keeps the sums, the gradients of bias and weight.
+    The first program of a column keeps the sums over all groups, the gradients of bias and weight.
     """
     part = tl.program_id(0)
     c = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = c < channels
-    total, products = _add_up(partial, parts, channels, c, inside, HEIGHT, WIDTH)
     if part == 0:
+        total, products = _add_up(partial, 0, parts, channels, c, inside, HEIGHT, WIDTH)
         tl.store(sums + c, total, mask=inside)
         tl.store(sums + channels + c, products, mask=inside)
-    centre = tl.load(mean + c, mask=inside, other=0.0)
-    factor = tl.load(scale + c, mask=inside, other=0.0)
-    w = tl.load(weight + c, mask=inside, other=0.0)
-    b = tl.load(bias + c, mask=inside, other=0.0)
+    about = part_table + part * 4
+    first, end, group = tl.load(about + FIRST_ROW), tl.load(about + END_ROW), tl.load(about + GROUP)
+    of_group = group_table + group * 4
+    first_part, end_part = tl.load(of_group + FIRST_PART), tl.load(of_group + END_PART)
+    total, products = _add_up(partial, first_part, end_part, channels, c, inside, HEIGHT, WIDTH)
+    rows = tl.load(of_group + ROWS)
     mean_g = total / rows
     mean_product = products / rows
-    for tile in range(tiles):
-        r = (part * tiles + tile) * HEIGHT + tl.arange(0, HEIGHT)
-        mask = (r < rows)[:, None] & inside[None, :]
+    centre = tl.load(mean + group * channels + c, mask=inside, other=0.0)
+    factor = tl.load(scale + group * channels + c, mask=inside, other=0.0)
+    w = tl.load(weight + c, mask=inside, other=0.0)
+    b = tl.load(bias + c, mask=inside, other=0.0)
+    for tile in range(tl.load(about + TILES)):
+        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+        mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         centred = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - centre[None, :]
         g = tl.load(gradient + at, mask=mask, other=0.0).to(tl.float32)

@@ -5,11 +5,12 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.training.statefile import load_state, save_state
+from onpro.training.statefile import Frozen, freeze, load_state, save_state
 
 CHECKPOINT_EVERY = 30.0
 """Seconds between two checkpoints, unless somebody wishes otherwise."""
@@ -64,11 +65,11 @@ class Checkpoints:
             )
         return None
 
-    def save(self, step: int, state: dict[str, Any]) -> None:
+    def save(self, step: int, state: Frozen) -> None:
         """Save a state, then remove all files but it and the one before it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step}.onpro"
-        save_state(path, state, kind=KIND)
+        save_state(path, state)
         for other in self.folder.iterdir():
             if other not in (path, self._good):
                 other.unlink()
@@ -102,6 +103,10 @@ class Stopped(Exception):  # noqa: N818 # it is no error
 class Saver:
     """Saves a run's state every so many seconds, after each task, and before it stops.
 
+    The run waits only while its state is copied; the copy is written while it goes on. A state is
+    on the disk when the next one is kept, when the run stops, and when this is closed. What goes
+    wrong in writing is raised then.
+
     Args:
         checkpoints: where to.
         every: seconds between two checkpoints; 0: only after each task and before a stop.
@@ -123,6 +128,8 @@ class Saver:
         self._stop = stop
         self._beside = beside
         self._last = time.monotonic()
+        self._writer = ThreadPoolExecutor(1, "checkpoints")
+        self._writing: Future[None] | None = None
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint; asks only the clock."""
@@ -132,11 +139,27 @@ class Saver:
 
     def keep(self, state: dict[str, Any]) -> None:
         """Save the state of a trainer; raises `Stopped` where a stop was asked for."""
-        self._checkpoints.save(state["stream"]["position"], {"trainer": state, **self._beside()})
+        frozen = freeze({"trainer": state, **self._beside()}, kind=KIND)
+        self._wait()
+        step = state["stream"]["position"]
+        self._writing = self._writer.submit(self._checkpoints.save, step, frozen)
         self._last = time.monotonic()
         signal = self._stop()
         if signal is not None:
+            self._wait()
             raise Stopped(signal)
+
+    def close(self) -> None:
+        """Wait until what was kept is written."""
+        try:
+            self._wait()
+        finally:
+            self._writer.shutdown()
+
+    def _wait(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
 
 def require_interval(seconds: float) -> None:

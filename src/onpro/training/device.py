@@ -26,8 +26,6 @@ def pick_device(name: DeviceName) -> torch.device:
         raise UserError("no CUDA device is available here: use --device cpu or auto.")
     if name == "cpu" or not available:
         return torch.device("cpu")
-    # Shapes repeat: let cuDNN find its fastest kernels, unless they have to be the same each time.
-    torch.backends.cudnn.benchmark = not torch.are_deterministic_algorithms_enabled()
     return torch.device("cuda")
 
 

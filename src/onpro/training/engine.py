@@ -54,11 +54,18 @@ class GraphEngine:
         """One training step."""
         phase = self.method.phase(), batch.images.shape
         if phase != self._phase:
-            self._phase, self._recording = phase, None
+            self._phase = phase
+            self._forget()
             return self.method.learn(batch)
         if self._recording is None:
             self._recording = Recording(self.method, batch)
         return self._recording.play(batch)
+
+    def _forget(self) -> None:
+        """Give the memory of a recording back: a step takes as much again."""
+        if self._recording is not None:
+            self._recording = None
+            torch.cuda.empty_cache()
 
 
 class Recording:
@@ -75,7 +82,9 @@ class Recording:
         try:
             with (
                 _capturable(method.optimizer),
-                torch.cuda.graph(self.graph, capture_error_mode="thread_local"),
+                torch.cuda.graph(
+                    self.graph, stream=_own_stream(), capture_error_mode="thread_local"
+                ),
             ):
                 terms = method.learn(self.batch)
                 self.names = list(terms)
@@ -100,6 +109,16 @@ class Recording:
         if self.values is None:
             return {}
         return dict(zip(self.names, self.values.clone().unbind(), strict=True))
+
+
+def _own_stream() -> torch.cuda.Stream | None:
+    """The stream to record on: the run's own, unless it is the default one, which cannot.
+
+    Matrix products keep their scratch memory by stream. Recordings made on one stream would share
+    it, and destroy each other's sums when they are played at the same time.
+    """
+    stream = torch.cuda.current_stream()
+    return None if stream == torch.cuda.default_stream() else stream
 
 
 @contextmanager

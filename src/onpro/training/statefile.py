@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,21 +23,35 @@ from onpro.errors import UserError
 FORMAT = b"onpro state 1\n"
 
 
-def save_state(path: Path, state: dict[str, Any], *, kind: str) -> None:
-    """Write a state so that the file is there completely or not at all, even after a crash.
+class Frozen(NamedTuple):
+    """A state as it was at one moment: it shares no memory with what goes on changing."""
+
+    tensors: dict[str, Tensor]
+    header: dict[str, str]
+
+
+def freeze(state: dict[str, Any], *, kind: str) -> Frozen:
+    """A copy of a state, ready to be written.
 
     Args:
-        path: the file; an older one is replaced only once the new one is safe on the disk.
         state: nested dicts with string or integer keys, lists, tuples, tensors, numbers, strings,
             booleans, None.
         kind: what the file holds, asked for again when it is loaded.
     """
-    from safetensors.torch import save
-
     tensors: dict[str, Tensor] = {}
     structure = _describe(state, tensors)
     header = {"kind": kind, "structure": json.dumps(structure, allow_nan=False)}
-    payload = save({name: _plain_copy(tensor) for name, tensor in tensors.items()}, header)
+    return Frozen({name: _plain_copy(tensor) for name, tensor in tensors.items()}, header)
+
+
+def save_state(path: Path, state: Frozen) -> None:
+    """Write a state so that the file is there completely or not at all, even after a crash.
+
+    An older file of that name is replaced only once the new one is safe on the disk.
+    """
+    from safetensors.torch import save
+
+    payload = save(state.tensors, state.header)
     with replacing(path) as file:
         file.write(FORMAT + hashlib.sha256(payload).hexdigest().encode() + b"\n")
         file.write(payload)

@@ -1,14 +1,12 @@
 """Which part of a step takes how long, operation by operation."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from typing import Any, Protocol
 
-import torch
 from torch import nn
-from torch.autograd import DeviceType
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -40,7 +38,7 @@ class Event(Protocol):
     def self_cpu_time_total(self) -> float: ...  # noqa: D102 # torch says it
 
 
-def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int = 3) -> dict[str, float]:
+def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int) -> dict[str, float]:
     """Milliseconds of each part of a step, mean of some steps.
 
     On a GPU these are the times its kernels run, without the gaps between them; on a CPU the times
@@ -59,11 +57,11 @@ def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int = 3) -> di
     return {part: spent[part] / 1000 / steps for part in PARTS}
 
 
-def attributed(events: Sequence[Event], *, on_gpu: bool) -> Counter[str]:
+def attributed(events: Sequence[Event], *, on_gpu: bool) -> dict[str, float]:
     """Microseconds of events by part."""
-    spent: Counter[str] = Counter()
+    spent: defaultdict[str, float] = defaultdict(float)
     for event in events:
-        if event.device_type == DeviceType.CPU:
+        if event.device_type.name == "CPU":
             spent[part_of(event)] += _kernel_time(event) if on_gpu else event.self_cpu_time_total
     return spent
 
@@ -85,7 +83,7 @@ def _kernel_time(event: Event) -> float:
 
     A range has its own extent on the GPU among them, under its own name.
     """
-    return sum(kernel.duration for kernel in event.kernels if kernel.name != event.name)
+    return float(sum(kernel.duration for kernel in event.kernels if kernel.name != event.name))
 
 
 @contextmanager

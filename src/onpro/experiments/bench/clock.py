@@ -1,5 +1,6 @@
 """Time and GPU memory of steps."""
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -55,31 +56,27 @@ def wait(device: torch.device) -> None:
 
 @dataclass
 class Footprint:
-    """Peak GPU memory in bytes of one of several learners that share a process.
-
-    Each has a queue of its own, so that none takes what another has given back. What the others
-    hold is left out.
-    """
+    """Peak GPU memory in bytes of one of several learners that share a process."""
 
     device: torch.device
     allocated: int = 0
+    """Of this learner: what others hold is left out."""
     reserved: int = 0
-    _held: tuple[int, int] = (0, 0)
+    """Of the whole process, so that it says something of a learner only if that is alone."""
+    _held: int = 0
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Find the peak of what is done inside, from now on the only one."""
+        """Find the peaks of what is done inside."""
         if self.device.type != "cuda":
             yield
             return
-        before = self._now()
-        torch.cuda.reset_peak_memory_stats(self.device)
+        cuda = torch.cuda
+        gc.collect()
+        cuda.empty_cache()
+        others = cuda.memory_allocated(self.device) - self._held
+        cuda.reset_peak_memory_stats(self.device)
         yield
-        others = [b - held for b, held in zip(before, self._held, strict=True)]
-        self.allocated = torch.cuda.max_memory_allocated(self.device) - others[0]
-        self.reserved = torch.cuda.max_memory_reserved(self.device) - others[1]
-        after = self._now()
-        self._held = after[0] - others[0], after[1] - others[1]
-
-    def _now(self) -> tuple[int, int]:
-        return torch.cuda.memory_allocated(self.device), torch.cuda.memory_reserved(self.device)
+        self.allocated = cuda.max_memory_allocated(self.device) - others
+        self.reserved = cuda.max_memory_reserved(self.device)
+        self._held = cuda.memory_allocated(self.device) - others

@@ -106,6 +106,7 @@ def network_alone(
 
 def _graph_of(step: Callable[[], None]) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+    here = torch.cuda.current_stream()  # one that is not the default, which cannot record
+    with torch.cuda.graph(graph, stream=here, capture_error_mode="thread_local"):
         step()
     return graph.replay

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import chain, cycle, islice
+from typing import Any
 
 import torch
 
 from onpro.data.imageset import ImageSet
 from onpro.experiments.bench.breakdown import breakdown
-from onpro.experiments.bench.clock import Footprint, Timed
+from onpro.experiments.bench.clock import Footprint, Timed, wait
 from onpro.experiments.bench.forwards import Forward, network_alone, recorded
 from onpro.experiments.bench.images import fill, made_up_batches
 from onpro.experiments.config import RunConfig
@@ -23,7 +24,7 @@ WARM_UP = 3
 
 
 class Learner:
-    """A method, its engine and, on a GPU, queues of its own for its work.
+    """A method, its engine and, on a GPU, a queue of its own for its work.
 
     Built as a run builds it. Only passes over a memory when a task ends are cut to one: they are
     not part of a step.
@@ -33,13 +34,13 @@ class Learner:
     """What goes through encoders in a step of the present task."""
 
     def __init__(self, config: RunConfig, data: ImageSet) -> None:
-        if hasattr(config.settings, "epochs"):
-            config = replace(config, settings=replace(config.settings, epochs=1))
+        settings: Any = config.settings
+        if hasattr(settings, "epochs"):
+            config = replace(config, settings=replace(settings, epochs=1))
         device = data.train.images.device
-        on_gpu = device.type == "cuda"
-        self._queue = torch.cuda.Stream(device) if on_gpu else None
-        self._side_queue = torch.cuda.Stream(device) if on_gpu else None
+        self._queue = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.footprint = Footprint(device)
+        wait(device)  # the images were made in another queue
         with self.here(), self.footprint.watch():
             trainer = prepare(config, data)
             self.engine = trainer.engine
@@ -54,16 +55,13 @@ class Learner:
         """Where its steps are computed."""
         return torch.cuda.stream(self._queue)
 
-    def aside(self) -> AbstractContextManager[object]:
-        """Where other things are computed, whose memory is not that of steps."""
-        return torch.cuda.stream(self._side_queue)
-
     def enter(self, task: int) -> None:
         """Go to the middle of a task, as if earlier ones had been learned, with a full memory."""
         method, device = self.method, self.method.context.device
-        with self.here(), self.footprint.watch():
-            if self.engine == "graph":  # a run, too, lets go of the last task's recording first
+        if self.engine == "graph":
+            with self.footprint.watch():  # a run, too, lets go of the last task's recording first
                 self._learn = build_engine(self.engine, method)
+        with self.here(), self.footprint.watch():
             tasks = self._stream.task_classes
             method.progress.seen |= set(chain.from_iterable(tasks[:task]))
             method.finish_task()
@@ -77,8 +75,7 @@ class Learner:
             self._in_turn = cycle(self._batches)
             for _ in range(WARM_UP):
                 self.step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait(device)
 
     def step(self) -> None:
         """One training step."""
@@ -86,13 +83,13 @@ class Learner:
 
     def network_alone(self) -> Timed:
         """The encoder's part of a step."""
-        with self.aside():
-            return Timed(network_alone(self.method, self.engine, self.forwards), self.aside)
+        with self.here():
+            return Timed(network_alone(self.method, self.engine, self.forwards), self.here)
 
-    def breakdown(self) -> dict[str, float]:
-        """Milliseconds of each part of a step, which is computed operation by operation."""
-        with self.aside(), self._op_by_op():
-            return breakdown(self.method, self._batches)
+    def breakdown(self, steps: int) -> dict[str, float]:
+        """Milliseconds of each part of a step; some steps are computed operation by operation."""
+        with self.here(), self._op_by_op():
+            return breakdown(self.method, self._batches, steps)
 
     def _fill_memory(self, task: int) -> None:
         """At once, or by steps where the method has a memory of its own kind."""

@@ -17,6 +17,9 @@ from onpro.experiments.record import hardware, versions
 from onpro.nn.count import macs
 from onpro.training import Engine, pick_device
 
+PROFILED = 3
+"""Most steps that are taken apart: the profiler is slow."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -113,20 +116,20 @@ def _phase(learners: Sequence[Learner], task: int, measure: Measure) -> list[dic
     for learner in learners:
         learner.enter(task)
     device = learners[0].method.context.device
-    alone = [learner.network_alone() for learner in learners]
+    networks = [learner.network_alone() for learner in learners]
     steps = [Timed(learner.step, learner.here) for learner in learners]
     times = alternately(
-        [*steps, *alone], steps=measure.steps, repeats=measure.repeats, device=device
+        [*steps, *networks], steps=measure.steps, repeats=measure.repeats, device=device
     )
     of_steps, of_networks = times[: len(learners)], times[len(learners) :]
     return [
-        _figures(learner, task, step, network, measure)
+        _figures(learner, task, step, network, measure, alone=len(learners) == 1)
         for learner, step, network in zip(learners, of_steps, of_networks, strict=True)
     ]
 
 
 def _figures(
-    learner: Learner, task: int, step: Spread, network: Spread, measure: Measure
+    learner: Learner, task: int, step: Spread, network: Spread, measure: Measure, *, alone: bool
 ) -> dict[str, Any]:
     """What is said of a learner in a task."""
     method, forwards, footprint = learner.method, learner.forwards, learner.footprint
@@ -150,6 +153,6 @@ def _figures(
         "network_ms": network_ms,
         "outside_network": 1 - network_ms / step.median,
         "memory_allocated": footprint.allocated if on_gpu else None,
-        "memory_reserved": footprint.reserved if on_gpu else None,
-        "breakdown": learner.breakdown(),
+        "memory_reserved": footprint.reserved if on_gpu and alone else None,
+        "breakdown": learner.breakdown(min(measure.steps, PROFILED)),
     }

@@ -17,9 +17,7 @@ def matrix_peak(device: torch.device, precision: Precision, repeats: int = 5) ->
     side = SIDE[device.type]
     generator = torch.Generator(device).manual_seed(0)
     dtype = AUTOCAST[precision] or torch.float32
-    a, b = (
-        torch.randn(side, side, generator=generator, device=device).to(dtype) for _ in range(2)
-    )
+    a, b = (torch.randn(side, side, generator=generator, device=device).to(dtype) for _ in range(2))
     product = torch.empty_like(a)
 
     def multiply() -> None:
