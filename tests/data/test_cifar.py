@@ -4,7 +4,8 @@ import hashlib
 import os
 import pickle
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from urllib.request import BaseHandler, Request, build_opener, install_opener
 import numpy as np
 import pytest
 import torch
-from torchvision.datasets import CIFAR10, CIFAR100
+from torchvision import datasets
 
-from onpro.data import load
+from onpro.data import cifar, load
+from onpro.data.cifar import CIFAR10, CIFAR100, Release
 from onpro.errors import UserError
 
 
@@ -34,16 +36,16 @@ def md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
-def write_files(folder: Path, dataset: Any, label_key: str) -> None:
+def write_files(folder: Path, dataset: Release) -> None:
     """Files of CIFAR's names and layout with 4 random images each."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
-    for file, _ in dataset.train_list + dataset.test_list:
+    for file in [*dataset.train, *dataset.test]:
         pixels = random.integers(0, 256, (4, 3072), dtype=np.uint8)
-        entry = {"data": pixels, label_key: [0, 1, 1, 0]}
+        entry = {"data": pixels, dataset.labels: [0, 1, 1, 0]}
         (folder / file).write_bytes(pickle.dumps(entry))
-    names = pickle.dumps({dataset.meta["key"]: ["ant", "bee"]})
-    (folder / dataset.meta["filename"]).write_bytes(names)
+    (meta,) = dataset.meta
+    (folder / meta).write_bytes(pickle.dumps({dataset.class_names: ["ant", "bee"]}))
 
 
 @pytest.fixture(params=["cifar10", "cifar100"])
@@ -52,7 +54,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def dataset(name: str) -> Any:
+def dataset(name: str) -> Release:
     return {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
 
 
@@ -90,24 +92,30 @@ def web(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def server(
     name: str,
-    dataset: Any,
+    dataset: Release,
     web: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """The small files on the network, with checksums and address to match; gives the archive."""
-    folder = tmp_path / "server" / dataset.base_folder
-    write_files(folder, dataset, "labels" if name == "cifar10" else "fine_labels")
-    archive = web / str(dataset.filename)
+    folder = tmp_path / "server" / dataset.folder
+    write_files(folder, dataset)
+    archive = web / dataset.archive
     with tarfile.open(archive, "w:gz") as tar:
-        tar.add(folder, dataset.base_folder)
-    for part in ("train_list", "test_list"):
-        files = [[file, md5(folder / file)] for file, _ in getattr(dataset, part)]
-        monkeypatch.setattr(dataset, part, files)
-    meta = dataset.meta | {"md5": md5(folder / dataset.meta["filename"])}
-    monkeypatch.setattr(dataset, "meta", meta)
-    monkeypatch.setattr(dataset, "tgz_md5", md5(archive))
-    monkeypatch.setattr(dataset, "url", f"web:{archive.name}")
+        tar.add(folder, dataset.folder)
+
+    def checked(files: Mapping[str, str]) -> dict[str, str]:
+        return {file: md5(folder / file) for file in files}
+
+    published = replace(
+        dataset,
+        train=checked(dataset.train),
+        test=checked(dataset.test),
+        meta=checked(dataset.meta),
+        archive_md5=md5(archive),
+        url=f"web:{archive.name}",
+    )
+    monkeypatch.setattr(cifar, name.upper(), published)
     return archive
 
 
@@ -120,14 +128,14 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_missing_data_are_downloaded_once(
-    name: str, dataset: Any, server: Path, place: Path
+    name: str, dataset: Release, server: Path, place: Path
 ) -> None:
     data = load(name, data_dir=place)
-    assert len(data.train) == 4 * len(dataset.train_list)
+    assert len(data.train) == 4 * len(dataset.train)
     assert len(data.test) == 4
     assert data.classes == ("ant", "bee")
     assert data.image_shape == (3, 32, 32)
-    assert [entry.name for entry in place.iterdir()] == [dataset.base_folder]
+    assert [entry.name for entry in place.iterdir()] == [dataset.folder]
 
     server.unlink()
     again = load(name, data_dir=place)
@@ -135,10 +143,11 @@ def test_missing_data_are_downloaded_once(
 
 
 def test_pixels_and_labels_are_those_of_the_files(
-    name: str, dataset: Any, server: Path, place: Path
+    name: str, dataset: Release, server: Path, place: Path
 ) -> None:
     data = load(name, data_dir=place)
-    file = place / dataset.base_folder / dataset.test_list[0][0]
+    (test,) = dataset.test
+    file = place / dataset.folder / test
     entry = pickle.loads(file.read_bytes())
     assert data.test.images.equal(torch.from_numpy(entry["data"]).reshape(4, 3, 32, 32))
     assert data.test.labels.tolist() == [0, 1, 1, 0]
@@ -161,20 +170,20 @@ def test_the_folder_may_come_from_the_environment(
 
 
 def test_an_archive_in_the_folder_is_taken_without_a_network(
-    name: str, dataset: Any, server: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, dataset: Release, server: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.rename(place / dataset.filename)
+    server.rename(place / dataset.archive)
     assert len(load(name, data_dir=place).test) == 4
 
 
 def test_without_a_network_a_sentence_says_what_is_expected_where(
-    name: str, dataset: Any, server: Path, place: Path
+    name: str, dataset: Release, server: Path, place: Path
 ) -> None:
     server.unlink()
     with pytest.raises(UserError) as caught:
         load(name, data_dir=place)
     sentence = str(caught.value)
-    for part in (str(place), dataset.base_folder, "--data-dir", "ONPRO_DATA"):
+    for part in (str(place), dataset.folder, "--data-dir", "ONPRO_DATA"):
         assert part in sentence
     assert "\n" not in sentence
     assert not list(place.iterdir())
@@ -188,48 +197,45 @@ def test_a_damaged_download_leaves_nothing_behind(name: str, server: Path, place
 
 
 def test_a_damaged_archive_in_the_folder_is_named(
-    name: str, dataset: Any, server: Path, place: Path
+    name: str, dataset: Release, server: Path, place: Path
 ) -> None:
-    (place / dataset.filename).write_bytes(b"half an archive")
-    with pytest.raises(UserError, match=dataset.filename):
+    (place / dataset.archive).write_bytes(b"half an archive")
+    with pytest.raises(UserError, match=dataset.archive):
         load(name, data_dir=place)
 
 
 @pytest.mark.parametrize("local", [True, False])
 def test_an_archive_of_the_right_checksum_may_still_hold_what_it_should_not(
     name: str,
-    dataset: Any,
+    dataset: Release,
     server: Path,
     place: Path,
     local: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with tarfile.open(server, "w:gz") as tar:
-        for file in [*dataset.train_list, *dataset.test_list]:
-            link = tarfile.TarInfo(f"{dataset.base_folder}/{file[0]}")
+        for file in [*dataset.train, *dataset.test]:
+            link = tarfile.TarInfo(f"{dataset.folder}/{file}")
             link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
             tar.addfile(link)
         tar.addfile(tarfile.TarInfo("../escaped"), BytesIO())
-    monkeypatch.setattr(dataset, "tgz_md5", md5(server))
+    published = getattr(cifar, name.upper())
+    monkeypatch.setattr(cifar, name.upper(), replace(published, archive_md5=md5(server)))
     if local:
-        server.rename(place / dataset.filename)
-    with pytest.raises(UserError, match=f"{dataset.filename} is not {name}'s: .* no plain file"):
+        server.rename(place / dataset.archive)
+    with pytest.raises(UserError, match=f"{dataset.archive} is not {name}'s: .* no plain file"):
         load(name, data_dir=place)
-    assert [entry.name for entry in place.iterdir()] == [dataset.filename] * local
+    assert [entry.name for entry in place.iterdir()] == [dataset.archive] * local
     assert not (place.parent / "escaped").exists()
 
 
 @pytest.mark.parametrize("which", ["train", "test", "meta"])
 def test_a_file_with_another_checksum_is_never_unpickled(
-    name: str, dataset: Any, server: Path, place: Path, which: str
+    name: str, dataset: Release, server: Path, place: Path, which: str
 ) -> None:
     load(name, data_dir=place)
-    folder = place / dataset.base_folder
-    file = {
-        "train": dataset.train_list[0][0],
-        "test": dataset.test_list[0][0],
-        "meta": dataset.meta["filename"],
-    }[which]
+    folder = place / dataset.folder
+    file = next(iter(getattr(dataset, which)))
     sprung = place / "sprung"
     (folder / file).write_bytes(pickle.dumps(Trap(sprung)))
     with pytest.raises(UserError, match="damaged") as caught:
@@ -239,10 +245,11 @@ def test_a_file_with_another_checksum_is_never_unpickled(
 
 
 def test_a_file_that_is_missing_is_fetched_again(
-    name: str, dataset: Any, server: Path, place: Path
+    name: str, dataset: Release, server: Path, place: Path
 ) -> None:
     load(name, data_dir=place)
-    (place / dataset.base_folder / dataset.meta["filename"]).unlink()
+    (meta,) = dataset.meta
+    (place / dataset.folder / meta).unlink()
     assert load(name, data_dir=place).classes == ("ant", "bee")
 
 
@@ -252,7 +259,20 @@ def test_a_mistyped_folder_starts_no_download(name: str, server: Path, place: Pa
     assert not list(place.iterdir())
 
 
-REAL = Path(os.environ.get("ONPRO_DATA", "")) / CIFAR10.base_folder
+@pytest.mark.parametrize(("ours", "theirs"), [(CIFAR10, "CIFAR10"), (CIFAR100, "CIFAR100")])
+def test_checksums_and_addresses_are_those_that_torchvision_knows(
+    ours: Release, theirs: str
+) -> None:
+    known = getattr(datasets, theirs)
+    assert list(ours.train.items()) == list(map(tuple, known.train_list))
+    assert list(ours.test.items()) == list(map(tuple, known.test_list))
+    assert ours.meta == {known.meta["filename"]: known.meta["md5"]}
+    assert ours.class_names == known.meta["key"]
+    assert (ours.url, ours.archive, ours.archive_md5) == (known.url, known.filename, known.tgz_md5)
+    assert ours.folder == known.base_folder
+
+
+REAL = Path(os.environ.get("ONPRO_DATA", "")) / CIFAR10.folder
 
 
 @pytest.mark.skipif(

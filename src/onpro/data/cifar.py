@@ -1,13 +1,17 @@
-"""CIFAR-10 and CIFAR-100, read and downloaded by torchvision."""
+"""CIFAR-10 and CIFAR-100, from the files of their authors."""
 
+import hashlib
+import pickle
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from onpro.data.archive import BadArchive, take_out
@@ -27,56 +31,122 @@ MOST_BYTES = 2**28
 """Larger than any file of CIFAR, and small enough to do no harm."""
 
 
+@dataclass(frozen=True)
+class Release:
+    """What the authors have published: files with their MD5 checksums."""
+
+    name: str
+    folder: str
+    archive: str
+    archive_md5: str
+    url: str
+    train: Mapping[str, str]
+    test: Mapping[str, str]
+    meta: Mapping[str, str]
+    class_names: str
+    """Key of the class names in the meta file."""
+    labels: str
+    """Key of the labels in the other files."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """All files."""
+        return {**self.train, **self.test, **self.meta}
+
+
+CIFAR10 = Release(
+    name="cifar10",
+    folder="cifar-10-batches-py",
+    archive="cifar-10-python.tar.gz",
+    archive_md5="c58f30108f718f92721af3b95e74349a",
+    url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    train={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    },
+    test={"test_batch": "40351d587109b95175f43aff81a1287e"},
+    meta={"batches.meta": "5ff9c542aee3614f3951f8cda6e48888"},
+    class_names="label_names",
+    labels="labels",
+)
+
+CIFAR100 = Release(
+    name="cifar100",
+    folder="cifar-100-python",
+    archive="cifar-100-python.tar.gz",
+    archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
+    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    train={"train": "16019d7e3df5f24257cddd939b257f8d"},
+    test={"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+    meta={"meta": "7973b15100ade9c7d40fb424638fde48"},
+    class_names="fine_label_names",
+    labels="fine_labels",
+)
+
+
 def cifar10(data_dir: Path | None = None) -> ImageSet:
     """CIFAR-10: 50000 training and 10000 test images of 32×32 pixels, 10 classes."""
-    from torchvision.datasets import CIFAR10
-
-    return _load("cifar10", CIFAR10, data_folder(data_dir))
+    return _load(CIFAR10, data_folder(data_dir))
 
 
 def cifar100(data_dir: Path | None = None) -> ImageSet:
     """CIFAR-100: 50000 training and 10000 test images of 32×32 pixels, 100 classes."""
-    from torchvision.datasets import CIFAR100
-
-    return _load("cifar100", CIFAR100, data_folder(data_dir))
+    return _load(CIFAR100, data_folder(data_dir))
 
 
-def _load(name: str, dataset: Any, root: Path) -> ImageSet:
-    """Read torchvision's data set class from a folder, after a download where files are missing."""
-    folder = root / dataset.base_folder
-    if not all((folder / file).is_file() for file in _file_names(dataset)):
-        _fetch(name, dataset, root)
+def _load(release: Release, root: Path) -> ImageSet:
+    """Read the files below a folder, after a download where some are missing."""
+    folder = root / release.folder
+    if not all((folder / file).is_file() for file in release.files):
+        _fetch(release, root)
     try:
-        # The constructor unpickles no file whose checksum it has not compared.
-        train, test = dataset(root, train=True), dataset(root, train=False)
-    except RuntimeError as error:
+        (meta,) = _contents(folder, release.meta)
+        train, test = _contents(folder, release.train), _contents(folder, release.test)
+    except _Damaged as error:
         raise UserError(
-            f"the {name} files in {folder} are damaged (a checksum differs); remove that folder to"
-            " download them again, or give another one with --data-dir DIR or ONPRO_DATA."
+            f"the {release.name} files in {folder} are damaged (the checksum of {error} differs); "
+            "remove that folder to download them again, or give another one with --data-dir DIR or "
+            "ONPRO_DATA."
         ) from error
     except OSError as error:
-        raise UserError(f"the {name} files in {folder} cannot be read: {error}.") from error
+        raise UserError(f"the {release.name} files in {folder} cannot be read: {error}.") from error
     return ImageSet(
-        name=name,
-        train=_split(train),
-        test=_split(test),
-        classes=tuple(train.classes),
+        name=release.name,
+        train=_split(train, release.labels),
+        test=_split(test, release.labels),
+        classes=tuple(meta[release.class_names]),
         mean=MEAN,
         std=STD,
     )
 
 
-def _file_names(dataset: Any) -> list[str]:
-    batches = [file for file, _ in dataset.train_list + dataset.test_list]
-    return [*batches, dataset.meta["filename"]]
+class _Damaged(Exception):  # noqa: N818 # it is a state of a file
+    """A file is not what was published; the message is its name."""
 
 
-def _split(dataset: Any) -> Split:
-    images = torch.from_numpy(dataset.data).permute(0, 3, 1, 2).contiguous()
-    return Split(images, torch.tensor(dataset.targets, dtype=torch.int64))
+def _contents(folder: Path, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What the files hold; none is unpickled whose checksum differs."""
+    contents = []
+    for file, checksum in files.items():
+        packed = (folder / file).read_bytes()
+        if hashlib.md5(packed, usedforsecurity=False).hexdigest() != checksum:
+            raise _Damaged(file)
+        contents.append(pickle.loads(packed, encoding="latin1"))
+    return contents
 
 
-def _fetch(name: str, dataset: Any, root: Path) -> None:
+def _split(contents: list[dict[str, Any]], labels: str) -> Split:
+    pixels = np.concatenate([content["data"] for content in contents])
+    return Split(
+        torch.from_numpy(pixels.reshape(-1, 3, 32, 32)),
+        torch.tensor([label for content in contents for label in content[labels]]),
+    )
+
+
+def _fetch(release: Release, root: Path) -> None:
     """Put the data set's files under the folder, all of them or none.
 
     Download and extraction happen in a temporary folder beside the target, which goes away however
@@ -85,33 +155,33 @@ def _fetch(name: str, dataset: Any, root: Path) -> None:
     """
     from torchvision.datasets.utils import check_integrity, download_url
 
-    archive = root / dataset.filename
+    archive = root / release.archive
     local = archive.is_file()
-    if local and not check_integrity(archive, dataset.tgz_md5):
+    if local and not check_integrity(archive, release.archive_md5):
         raise UserError(
             f"the archive {archive} is damaged (its checksum differs); remove it or replace it."
         )
     try:
         with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as scratch, _timeout():
             if not local:
-                download_url(dataset.url, scratch, dataset.filename, dataset.tgz_md5)
-                archive = Path(scratch) / dataset.filename
-            members = [f"{dataset.base_folder}/{file}" for file in _file_names(dataset)]
+                download_url(release.url, scratch, release.archive, release.archive_md5)
+                archive = Path(scratch) / release.archive
+            members = [f"{release.folder}/{file}" for file in release.files]
             take_out(archive, members, Path(scratch), most=MOST_BYTES)
-            target = root / dataset.base_folder
+            target = root / release.folder
             target.mkdir(exist_ok=True)
-            for file in _file_names(dataset):
+            for file in release.files:
                 (Path(scratch) / file).replace(target / file)
     except BadArchive as error:
         raise UserError(
-            f"the archive {dataset.filename} is not {name}'s: {error}; remove or replace it."
+            f"the archive {release.archive} is not {release.name}'s: {error}; remove or replace it."
         ) from error
     except (OSError, HTTPException, RuntimeError) as error:
         raise UserError(
-            f"{name} is not in {root} and cannot be downloaded there ({error}); expected is the"
-            f" folder {dataset.base_folder} with the files {', '.join(_file_names(dataset))}, or"
-            f" the archive {dataset.filename} from {dataset.url}; give another folder with"
-            " --data-dir DIR or ONPRO_DATA."
+            f"{release.name} is not in {root} and cannot be downloaded there ({error}); expected is"
+            f" the folder {release.folder} with the files {', '.join(release.files)}, or the"
+            f" archive {release.archive} from {release.url}; give another folder with --data-dir"
+            " DIR or ONPRO_DATA."
         ) from error
 
 
