@@ -1,6 +1,11 @@
 """Batch norm with residual and ReLU: what it computes, and that fused kernels compute the same."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +18,9 @@ from onpro.nn.batch_norm import (
     normalised_apart,
     use_fused_kernels,
 )
+
+Twice = tuple[Tensor, Tensor]
+Compute = Callable[[Tensor, Tensor | None], Twice]
 
 SHAPES = [
     ((3, 20, 5, 5), ()),
@@ -60,11 +68,16 @@ def test_fused_kernels_are_not_used_on_a_cpu() -> None:
     assert torch.equal(norm(x), plain(x))
 
 
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(
-    not torch.cuda.is_available() or not fused_kernels_exist(), reason="needs a CUDA device"
+    not fused_kernels_exist() or not (INTERPRETED or torch.cuda.is_available()),
+    reason="needs a CUDA device",
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("activate", [False, True])
 @pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
@@ -75,15 +88,43 @@ def test_fused_kernels_compute_the_same(
     added: bool,
     dtype: torch.dtype,
 ) -> None:
-    reference = BatchNorm(shape[1], device="cuda")
+    from onpro.nn.fused_batch_norm import fused_batch_norm
+
+    reference = BatchNorm(shape[1], device=DEVICE)
     with torch.no_grad():
-        reference.weight.copy_(maps((1, shape[1], 1, 1), 5, "cuda").flatten())
-        reference.bias.copy_(maps((1, shape[1], 1, 1), 6, "cuda").flatten())
+        reference.weight.copy_(maps((1, shape[1], 1, 1), 5, DEVICE).flatten())
+        reference.bias.copy_(maps((1, shape[1], 1, 1), 6, DEVICE).flatten())
     fused = deepcopy(reference)
-    use_fused_kernels(fused)
-    with normalised_apart(reference, groups), normalised_apart(fused, groups):
-        expected = outcome(reference, shape, dtype, torch.float32, activate, added)
-        found = outcome(fused, shape, dtype, dtype, activate, added)
+
+    def plain(x: Tensor, other: Tensor | None) -> Twice:
+        with normalised_apart(reference, groups):
+            return reference.twice(x, other, activate=activate)
+
+    def in_kernels(x: Tensor, other: Tensor | None) -> Twice:
+        return fused_batch_norm(fused, x, other, activate=activate, groups=groups)
+
+    def outcome(norm: BatchNorm, compute: Compute, precision: torch.dtype) -> dict[str, Tensor]:
+        """All that a forward and a backward pass give for maps that are rounded alike."""
+        far_from_zero = 3 * maps(shape, 0, DEVICE) + 20
+        all_maps = (far_from_zero, maps(shape, 1, DEVICE), maps(shape, 2, DEVICE))
+        x, other, outer = (values.to(dtype).to(precision) for values in all_maps)
+        x.requires_grad_()
+        other.requires_grad_()
+        first, second = compute(x, other if added else None)
+        (first * outer + second * outer.flip(0)).sum().backward()
+        found = {
+            "result": first.detach(),
+            "gradient": x.grad,
+            "of weight": norm.weight.grad,
+            "of bias": norm.bias.grad,
+            "of added": other.grad,
+            "running mean": norm.running_mean,
+            "running variance": norm.running_var,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    expected = outcome(reference, plain, torch.float32)
+    found = outcome(fused, in_kernels, dtype)
     tolerance = 1e-4 if dtype == torch.float32 else 2e-2
     for name, value in expected.items():
         error = (found[name].float() - value).norm() / value.norm().clamp(min=1e-6)
@@ -91,29 +132,17 @@ def test_fused_kernels_compute_the_same(
     assert fused.num_batches_tracked == reference.num_batches_tracked
 
 
-def outcome(
-    norm: BatchNorm,
-    shape: tuple[int, ...],
-    rounding: torch.dtype,
-    dtype: torch.dtype,
-    activate: bool,
-    added: bool,
-) -> dict[str, Tensor]:
-    """All that a forward and a backward pass give, for maps rounded to one type, in another."""
-    far_from_zero = 3 * maps(shape, 0, "cuda") + 20
-    plain = (far_from_zero, maps(shape, 1, "cuda"), maps(shape, 2, "cuda"))
-    x, other, outer = (values.to(rounding).to(dtype) for values in plain)
-    x.requires_grad_()
-    other.requires_grad_()
-    first, second = norm.twice(x, other if added else None, activate=activate)
-    (first * outer + second * outer.flip(0)).sum().backward()
-    found = {
-        "result": first.detach(),
-        "gradient": x.grad,
-        "of weight": norm.weight.grad,
-        "of bias": norm.bias.grad,
-        "of added": other.grad,
-        "running mean": norm.running_mean,
-        "running variance": norm.running_var,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+@pytest.mark.skipif(not fused_kernels_exist(), reason="needs Triton")
+def test_triton_interprets_the_kernels_on_a_cpu() -> None:
+    """The test above, without a GPU: slowly, operation by operation."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "gpu", "-k", "float32"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", f"{__file__}"],
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "16 passed" in done.stdout
