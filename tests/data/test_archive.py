@@ -43,7 +43,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def take(archive: Path, target: Path, *names: str, most: int = 10**6) -> None:
-    take_out(archive, names, target, most=most)
+    take_out(archive, {name: target / Path(name).name for name in names}, most=most)
 
 
 def everything_below(folder: Path) -> set[str]:

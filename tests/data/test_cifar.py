@@ -1,16 +1,13 @@
 """CIFAR through small files of its layout; the real data where `ONPRO_DATA` has them."""
 
-import hashlib
 import os
 import pickle
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import BaseHandler, Request, build_opener, install_opener
 
 import numpy as np
 import pytest
@@ -20,6 +17,7 @@ from torchvision import datasets
 from onpro.data import cifar, load
 from onpro.data.cifar import CIFAR10, CIFAR100, Release
 from onpro.errors import UserError
+from tests.data.conftest import as_published, md5
 
 
 class Trap:
@@ -30,10 +28,6 @@ class Trap:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.sprung,)
-
-
-def md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def write_files(folder: Path, dataset: Release) -> None:
@@ -58,37 +52,6 @@ def dataset(name: str) -> Release:
     return {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
 
 
-class Response(BytesIO):
-    """A file as urllib hands it over."""
-
-    def __init__(self, url: str, body: bytes) -> None:
-        super().__init__(body)
-        self.url, self.length = url, len(body)
-
-
-class Web(BaseHandler):
-    """A network of one folder: addresses web:NAME mean its files."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def web_open(self, request: Request) -> Response:
-        file = self.root / request.full_url.removeprefix("web:")
-        if not file.is_file():
-            raise URLError("no such host")
-        return Response(request.full_url, file.read_bytes())
-
-
-@pytest.fixture
-def web(tmp_path: Path) -> Iterator[Path]:
-    """The folder that is the network."""
-    folder = tmp_path / "web"
-    folder.mkdir()
-    install_opener(build_opener(Web(folder)))
-    yield folder
-    install_opener(build_opener())
-
-
 @pytest.fixture
 def server(
     name: str,
@@ -100,7 +63,7 @@ def server(
     """The small files on the network, with checksums and address to match; gives the archive."""
     folder = tmp_path / "server" / dataset.folder
     write_files(folder, dataset)
-    archive = web / dataset.archive
+    archive = web / dataset.archive.file
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, dataset.folder)
 
@@ -112,19 +75,10 @@ def server(
         train=checked(dataset.train),
         test=checked(dataset.test),
         meta=checked(dataset.meta),
-        archive_md5=md5(archive),
-        url=f"web:{archive.name}",
+        archive=as_published(archive),
     )
     monkeypatch.setattr(cifar, name.upper(), published)
     return archive
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """An empty folder for data."""
-    folder = tmp_path / "place"
-    folder.mkdir()
-    return folder
 
 
 def test_missing_data_are_downloaded_once(
@@ -172,7 +126,7 @@ def test_the_folder_may_come_from_the_environment(
 def test_an_archive_in_the_folder_is_taken_without_a_network(
     name: str, dataset: Release, server: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.rename(place / dataset.archive)
+    server.rename(place / dataset.archive.file)
     assert len(load(name, data_dir=place).test) == 4
 
 
@@ -199,8 +153,8 @@ def test_a_damaged_download_leaves_nothing_behind(name: str, server: Path, place
 def test_a_damaged_archive_in_the_folder_is_named(
     name: str, dataset: Release, server: Path, place: Path
 ) -> None:
-    (place / dataset.archive).write_bytes(b"half an archive")
-    with pytest.raises(UserError, match=dataset.archive):
+    (place / dataset.archive.file).write_bytes(b"half an archive")
+    with pytest.raises(UserError, match=dataset.archive.file):
         load(name, data_dir=place)
 
 
@@ -220,12 +174,14 @@ def test_an_archive_of_the_right_checksum_may_still_hold_what_it_should_not(
             tar.addfile(link)
         tar.addfile(tarfile.TarInfo("../escaped"), BytesIO())
     published = getattr(cifar, name.upper())
-    monkeypatch.setattr(cifar, name.upper(), replace(published, archive_md5=md5(server)))
+    monkeypatch.setattr(cifar, name.upper(), replace(published, archive=as_published(server)))
     if local:
-        server.rename(place / dataset.archive)
-    with pytest.raises(UserError, match=f"{dataset.archive} is not {name}'s: .* no plain file"):
+        server.rename(place / dataset.archive.file)
+    with pytest.raises(
+        UserError, match=f"{dataset.archive.file} is not {name}'s: .* no plain file"
+    ):
         load(name, data_dir=place)
-    assert [entry.name for entry in place.iterdir()] == [dataset.archive] * local
+    assert [entry.name for entry in place.iterdir()] == [dataset.archive.file] * local
     assert not (place.parent / "escaped").exists()
 
 
@@ -268,7 +224,8 @@ def test_checksums_and_addresses_are_those_that_torchvision_knows(
     assert list(ours.test.items()) == list(map(tuple, known.test_list))
     assert ours.meta == {known.meta["filename"]: known.meta["md5"]}
     assert ours.class_names == known.meta["key"]
-    assert (ours.url, ours.archive, ours.archive_md5) == (known.url, known.filename, known.tgz_md5)
+    archive = ours.archive
+    assert (archive.url, archive.file, archive.md5) == (known.url, known.filename, known.tgz_md5)
     assert ours.folder == known.base_folder
 
 

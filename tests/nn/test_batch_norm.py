@@ -1,23 +1,15 @@
 """Batch norm with residual and ReLU: what it computes, and that fused kernels compute the same."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from onpro.nn.batch_norm import (
-    BatchNorm,
-    fused_kernels_exist,
-    normalised_apart,
-    use_fused_kernels,
-)
+from onpro.nn.batch_norm import BatchNorm, normalised_apart, use_fused_kernels
+from tests.kernels import DEVICE, needs_kernels
 
 Twice = tuple[Tensor, Tensor]
 Compute = Callable[[Tensor, Tensor | None], Twice]
@@ -68,15 +60,8 @@ def test_fused_kernels_are_not_used_on_a_cpu() -> None:
     assert torch.equal(norm(x), plain(x))
 
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-
-
 @pytest.mark.gpu
-@pytest.mark.skipif(
-    not fused_kernels_exist() or not (INTERPRETED or torch.cuda.is_available()),
-    reason="needs a CUDA device",
-)
+@needs_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("activate", [False, True])
@@ -130,19 +115,3 @@ def test_fused_kernels_compute_the_same(
         error = (found[name].float() - value).norm() / value.norm().clamp(min=1e-6)
         assert error < tolerance, f"{name}: {float(error):.1e}"
     assert fused.num_batches_tracked == reference.num_batches_tracked
-
-
-@pytest.mark.skipif(not fused_kernels_exist(), reason="needs Triton")
-def test_triton_interprets_the_kernels_on_a_cpu() -> None:
-    """The test above, without a GPU: slowly, operation by operation."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "gpu", "-k", "float32"]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", f"{__file__}"],
-        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "16 passed" in done.stdout

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from onpro.augment.color import grayscale_where
 from onpro.augment.geometry import (
+    CANDIDATES,
     crop_positions,
     draw_crop_sides,
     draw_integers,
@@ -55,6 +56,8 @@ class OcmAugmentation:
     """Probability of a horizontal flip."""
     gray: float = 0.25
     """Probability of grayscale."""
+    fused: bool = False
+    """Whether a GPU does it in one kernel; the same but for rounding."""
 
     def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> OcmDraw:
         """Parameters for n images: crops lie inside the image, at steps of half a pixel."""
@@ -72,4 +75,12 @@ class OcmAugmentation:
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """A new variation of each image (n, 3, h, w)."""
         n, _, height, width = images.shape
+        if self.fused and images.is_cuda:
+            from onpro.augment.fused_ocm import fused_ocm
+
+            of_sides = torch.rand((2, n, CANDIDATES), generator=generator, device=images.device)
+            of_rest = torch.rand((4, n), generator=generator, device=images.device)
+            return fused_ocm(
+                images, of_sides, of_rest, area=self.area, flip=self.flip, gray=self.gray
+            )
         return apply(images, self.draw(n, height, width, generator))

@@ -62,27 +62,28 @@ def on_pixels(augmentation: Augmentation, normalise: Normalise) -> Augmentation:
     return OnPixels(augmentation, normalise)
 
 
-_BUILDERS: dict[str, Callable[[Normalise], Augmentation]] = {
-    "none": lambda _: unchanged,
-    "ocm": lambda _: OcmAugmentation(),
-    "crop": lambda normalise: CropAugmentation(fill=normalise.black),
-    "scr": lambda normalise: on_pixels(ScrAugmentation(), normalise),
-    "dvc": lambda normalise: on_pixels(DvcAugmentation(), normalise),
+_BUILDERS: dict[str, Callable[[Normalise, bool], Augmentation]] = {
+    "none": lambda _, __: unchanged,
+    "ocm": lambda _, fused: OcmAugmentation(fused=fused),
+    "crop": lambda normalise, _: CropAugmentation(fill=normalise.black),
+    "scr": lambda normalise, _: on_pixels(ScrAugmentation(), normalise),
+    "dvc": lambda normalise, _: on_pixels(DvcAugmentation(), normalise),
 }
 
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 """Every name `build` knows."""
 
 
-def build(name: str, normalise: Normalise) -> Augmentation:
+def build(name: str, normalise: Normalise, *, fused: bool = False) -> Augmentation:
     """The augmentation of that name for images normalised like that.
 
     Names joined by "+" are applied from left to right: the paper gives some methods their own
-    augmentation on top of the common one, as in "scr+ocm".
+    augmentation on top of the common one, as in "scr+ocm". A GPU can do some of them in fused
+    kernels, with the same result but for rounding.
     """
     names = name.split("+")
     for part in names:
         if part not in _BUILDERS:
             raise unknown("augmentation", part, _BUILDERS)
-    parts = tuple(_BUILDERS[part](normalise) for part in names)
+    parts = tuple(_BUILDERS[part](normalise, fused) for part in names)
     return parts[0] if len(parts) == 1 else Chain(parts)

@@ -2,19 +2,16 @@
 
 import hashlib
 import pickle
-import socket
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from onpro.data.archive import BadArchive, take_out
+from onpro.data.archive import take_out
+from onpro.data.download import Archive, fetched
 from onpro.data.imageset import ImageSet, Split, Triple
 from onpro.data.location import data_folder
 from onpro.errors import UserError
@@ -24,11 +21,8 @@ MEAN: Triple = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD: Triple = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 """Of CIFAR-10; the official code takes it for CIFAR-100 too, and so do we."""
 
-NETWORK_TIMEOUT = 30.0
-"""Seconds without an answer until a download is given up; torchvision would wait for ever."""
-
 MOST_BYTES = 2**28
-"""Larger than any file of CIFAR, and small enough to do no harm."""
+"""Larger than all files of a CIFAR together, and small enough to do no harm."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +31,7 @@ class Release:
 
     name: str
     folder: str
-    archive: str
-    archive_md5: str
-    url: str
+    archive: Archive
     train: Mapping[str, str]
     test: Mapping[str, str]
     meta: Mapping[str, str]
@@ -57,9 +49,12 @@ class Release:
 CIFAR10 = Release(
     name="cifar10",
     folder="cifar-10-batches-py",
-    archive="cifar-10-python.tar.gz",
-    archive_md5="c58f30108f718f92721af3b95e74349a",
-    url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    archive=Archive(
+        file="cifar-10-python.tar.gz",
+        size=170_498_071,
+        md5="c58f30108f718f92721af3b95e74349a",
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+    ),
     train={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
         "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -76,9 +71,12 @@ CIFAR10 = Release(
 CIFAR100 = Release(
     name="cifar100",
     folder="cifar-100-python",
-    archive="cifar-100-python.tar.gz",
-    archive_md5="eb9058c3a382ffc7106e4002c42a8d85",
-    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    archive=Archive(
+        file="cifar-100-python.tar.gz",
+        size=169_001_437,
+        md5="eb9058c3a382ffc7106e4002c42a8d85",
+        url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    ),
     train={"train": "16019d7e3df5f24257cddd939b257f8d"},
     test={"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
     meta={"meta": "7973b15100ade9c7d40fb424638fde48"},
@@ -147,49 +145,12 @@ def _split(contents: list[dict[str, Any]], labels: str) -> Split:
 
 
 def _fetch(release: Release, root: Path) -> None:
-    """Put the data set's files under the folder, all of them or none.
-
-    Download and extraction happen in a temporary folder beside the target, which goes away however
-    that ends. An archive the user has put into the folder is taken instead of the network's. None
-    is opened before its checksum has been compared.
-    """
-    from torchvision.datasets.utils import check_integrity, download_url
-
-    archive = root / release.archive
-    local = archive.is_file()
-    if local and not check_integrity(archive, release.archive_md5):
-        raise UserError(
-            f"the archive {archive} is damaged (its checksum differs); remove it or replace it."
-        )
-    try:
-        with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as scratch, _timeout():
-            if not local:
-                download_url(release.url, scratch, release.archive, release.archive_md5)
-                archive = Path(scratch) / release.archive
-            members = [f"{release.folder}/{file}" for file in release.files]
-            take_out(archive, members, Path(scratch), most=MOST_BYTES)
-            target = root / release.folder
-            target.mkdir(exist_ok=True)
-            for file in release.files:
-                (Path(scratch) / file).replace(target / file)
-    except BadArchive as error:
-        raise UserError(
-            f"the archive {release.archive} is not {release.name}'s: {error}; remove or replace it."
-        ) from error
-    except (OSError, HTTPException, RuntimeError) as error:
-        raise UserError(
-            f"{release.name} is not in {root} and cannot be downloaded there ({error}); expected is"
-            f" the folder {release.folder} with the files {', '.join(release.files)}, or the"
-            f" archive {release.archive} from {release.url}; give another folder with --data-dir"
-            " DIR or ONPRO_DATA."
-        ) from error
-
-
-@contextmanager
-def _timeout() -> Iterator[None]:
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(NETWORK_TIMEOUT)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+    """Put the data set's files under the folder, all of them or none."""
+    contents = f"the folder {release.folder} with the files {', '.join(release.files)}"
+    with fetched(release.archive, root, name=release.name, contents=contents) as (archive, scratch):
+        members = {f"{release.folder}/{file}": scratch / file for file in release.files}
+        take_out(archive, members, most=MOST_BYTES)
+        target = root / release.folder
+        target.mkdir(exist_ok=True)
+        for file in release.files:
+            (scratch / file).replace(target / file)

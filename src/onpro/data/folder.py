@@ -1,7 +1,6 @@
 """A user's own images: a folder with one subfolder a class."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -118,19 +117,8 @@ def _visible(path: Path) -> Iterator[Path]:
 
 
 def _read(files: Files, size: int) -> Split:
-    """Decode in threads: Pillow works outside Python's lock."""
-    from onpro.data.decode import decode
+    from onpro.data.decode import decode_all
 
     paths = [file for images in files.values() for file in images]
     labels = [label for label, images in enumerate(files.values()) for _ in images]
-    images = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
-    with ThreadPoolExecutor() as pool:
-        try:
-            for image, pixels in zip(
-                images, pool.map(lambda p: decode(p, size), paths), strict=True
-            ):
-                image.copy_(pixels)
-        except UserError:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return Split(images, torch.tensor(labels, dtype=torch.int64))
+    return Split(decode_all(paths, size), torch.tensor(labels, dtype=torch.int64))

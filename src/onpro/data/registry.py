@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "onpro.datasets"
 """Entry-point group of a third party's sources: each names a module that calls `register`."""
 
+WITHOUT_SOURCE = ("imagenet100", "imagenet1k")
+"""Data sets of the paper that have settings and results, but that nobody can load here."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -134,6 +137,11 @@ def find(name: str) -> Source:
     if key not in _sources:
         _register_third_parties()
     source = _sources.get(key)
+    if source is None and name in WITHOUT_SOURCE:
+        raise UserError(
+            f"onpro cannot load the paper's data set '{name}' yet; images of your own in folders"
+            " are written as folder:PATH."
+        )
     if source is None or (":" in name and source.argument is None):
         raise unknown("data set", name, (source.usage for source in sources()))
     return source
@@ -215,6 +223,21 @@ def _cifar100(request: Request) -> "ImageSet":
     from onpro.data.cifar import cifar100
 
     return cifar100(request.data_dir)
+
+
+@register(
+    "tinyimagenet",
+    description="Tiny ImageNet, 110000 photographs of two hundred kinds of things",
+    classes=200,
+    tasks=100,
+    image_size=64,
+    download=True,
+    seeded=False,
+)
+def _tinyimagenet(request: Request) -> "ImageSet":
+    from onpro.data.tinyimagenet import tinyimagenet
+
+    return tinyimagenet(request.data_dir)
 
 
 @register(

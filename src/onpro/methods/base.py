@@ -39,7 +39,8 @@ class Context:
     """Memory layout of network and images: faster than channels first, equal but for rounding."""
 
     fused: bool = False
-    """Whether batch norms use fused kernels in training, on a GPU; equal but for rounding."""
+    """Whether a GPU uses fused kernels in training, for batch norm and augmentation; the results
+    are equal but for rounding."""
 
     @property
     def layout(self) -> torch.memory_format:
@@ -130,7 +131,9 @@ class Method(ABC, Generic[S]):
         self.scaler = torch.amp.GradScaler(
             context.device.type, enabled=context.autocast is torch.float16
         )
-        self.augmentation = augment.build(settings.augmentation, context.normalise)
+        self.augmentation = augment.build(
+            settings.augmentation, context.normalise, fused=context.fused
+        )
 
     # Building blocks of a constructor
 

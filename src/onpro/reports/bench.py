@@ -6,6 +6,7 @@ from typing import Any
 
 from onpro.experiments.bench.breakdown import PARTS
 from onpro.reports.formats import Column, Record, Table, render
+from onpro.reports.hardware import machine
 
 Result = Mapping[str, Any]
 """A method's figures with one engine, as `onpro.experiments.bench.bench` gives them."""
@@ -86,10 +87,9 @@ def conditions(document: Mapping[str, Any]) -> str:
     """On what and how a file was measured, as a sentence."""
     hardware, versions, peak = (document[k] for k in ("hardware", "versions", "peak_tflops"))
     first = document["results"][0]
-    where = hardware.get("gpu") or f"CPU, {hardware['threads']} threads"
     size, batch = first["image_size"], first["batch_size"]
     return (
-        f"{where}, torch {versions['torch']}, Python {versions['python']}; {first['precision']}, "
+        f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}; {first['precision']}, "
         f"matrix peak {peak:.3g} TFLOP/s; images of {size}×{size}, batches of {batch}, "
         f"{first['tasks']} tasks; {document['repeats']} blocks of {document['steps']} steps."
     )

@@ -6,6 +6,7 @@ from typing import Any
 from onpro.experiments import Finished, summarise
 from onpro.experiments.grouping import by_experiment
 from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
+from onpro.reports.hardware import machine
 
 
 def report(runs: Sequence[Finished]) -> str:
@@ -79,8 +80,7 @@ def _conditions(runs: Sequence[Finished]) -> list[str]:
     kinds = []
     for run in runs:
         hardware, versions = run.result["hardware"], run.result["versions"]
-        where = hardware.get("gpu") or f"CPU, {hardware['threads']} threads"
-        kind = f"{where}, torch {versions['torch']}, Python {versions['python']}"
+        kind = f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}"
         if kind not in kinds:
             kinds.append(kind)
     about = "Average accuracy and forgetting in percent, mean ± standard deviation."
