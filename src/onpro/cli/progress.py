@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
+MOST_TASKS_NAMED = 10
+"""Of longer streams only the mean over the tasks is said."""
+
 
 class Bars:
     """A bar for each run on a terminal, plain lines elsewhere."""
@@ -72,10 +75,11 @@ class Follower:
         """Say how the tasks so far are known."""
         mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
         each = " ".join(f"{value:.1f}" for value in evaluated.accuracy)
+        brief = "" if self._stream.num_tasks > MOST_TASKS_NAMED else f" ({each})"
         self._bars.say(
             f"{self._name}task {evaluated.task + 1}/{self._stream.num_tasks}, "
             f"step {evaluated.step}/{len(self._stream)}: "
-            f"accuracy {mean:.1f} % ({each}), {evaluated.train_seconds:.1f} s"
+            f"accuracy {mean:.1f} %{brief}, {evaluated.train_seconds:.1f} s"
         )
 
 

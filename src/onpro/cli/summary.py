@@ -5,6 +5,7 @@ from typing import Any, TextIO
 
 from onpro.cli.printing import print_table
 from onpro.experiments import Finished, summarise
+from onpro.reports.tasks import shown_tasks
 
 MEASURES = {
     "average accuracy": "average_accuracy",
@@ -36,8 +37,9 @@ def _print_accuracy(result: dict[str, Any], file: TextIO) -> None:
         seen = row[: task + 1]
         cells = ["" if value is None else f"{value:.1f}" for value in row]
         rows.append([f"after task {task + 1}", *cells, f"{sum(seen) / len(seen):.1f}"])
-    if len(accuracy) > 10:  # too wide for a terminal: only the means
-        header, rows = [header[0], "mean"], [[row[0], row[-1]] for row in rows]
+    shown = shown_tasks(len(accuracy))
+    if len(shown) < len(accuracy):  # too large for a terminal: only some means
+        header, rows = [header[0], "mean"], [[rows[task][0], rows[task][-1]] for task in shown]
     print_table(header, rows, file)
 
 

@@ -7,22 +7,24 @@ from onpro.experiments import Finished, summarise
 from onpro.experiments.grouping import by_experiment
 from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
 from onpro.reports.hardware import machine
+from onpro.reports.tasks import shown_tasks
 
 
 def report(runs: Sequence[Finished]) -> str:
     """One row for each experiment: accuracy after each task, forgetting, the paper's values.
 
-    A cell is mean ± standard deviation over the seeds.
+    A cell is mean ± standard deviation over the seeds. Of a long stream some tasks are shown.
     """
     groups = by_experiment(runs)
-    tasks = max(len(run.result["accuracy"]) for run in runs)
+    lengths = {len(run.result["accuracy"]) for run in runs}
+    tasks = sorted({task for length in lengths for task in shown_tasks(length)})
     header = [
         "method",
         "data",
         "memory",
         "precision",
         "seeds",
-        *(f"after task {task + 1}" for task in range(tasks)),
+        *(f"after task {task + 1}" for task in tasks),
         "paper, end",
         "forgetting",
         "paper, forgetting",
@@ -34,13 +36,13 @@ def report(runs: Sequence[Finished]) -> str:
     return "\n".join([*lines, "", *_conditions(runs)])
 
 
-def _row(members: Sequence[Finished], tasks: int) -> list[str]:
+def _row(members: Sequence[Finished], tasks: Sequence[int]) -> list[str]:
     results = [run.result for run in members]
     first = results[0]
     variant = first.get("recipe")
     key = (first["method"], first["data"], first["memory"])
     curves = [_means(result) for result in results]
-    accuracy = [_cell([curve[t] for curve in curves if t < len(curve)]) for t in range(tasks)]
+    accuracy = [_cell([curve[t] for curve in curves if t < len(curve)]) for t in tasks]
     paper = [
         "" if variant else _paper(reported(table, *key))
         for table in (AVERAGE_ACCURACY, AVERAGE_FORGETTING)
