@@ -239,7 +239,7 @@ def test_resizing_averages(make: Any) -> None:
 
 def test_a_diverged_network_is_not_asked(make: Any, photos: Any) -> None:
     images, labels = photos(30)
-    classifier = make(learning_rate=1e30).partial_fit(images, labels)
+    classifier = make(learning_rate=1e9).partial_fit(images, labels)
     with pytest.raises(FloatingPointError, match="smaller learning rate"):
         classifier.predict(images)
 
@@ -262,12 +262,12 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"method": None}, "no method 'None'"),
         ({"lerning_rate": 1}, "did you mean 'learning_rate'"),
         ({"memry": 1}, "did you mean 'memory'"),
-        ({"learning_rate": "fast"}, "learning_rate must be like"),
+        ({"learning_rate": "fast"}, "learning rate must be a number"),
         ({"learning_rate": -1.0}, "above 0"),
-        ({"replay_batch": 2.5}, "replay_batch must be like"),
-        ({"replay_batch": True}, "replay_batch must be like"),
+        ({"replay_batch": 2.5}, "replay batch must be a whole number"),
+        ({"replay_batch": True}, "replay batch must be a whole number"),
         ({"encoder": "resnet19"}, "did you mean 'resnet18"),
-        ({"encoder": 3}, "encoder must be like"),
+        ({"encoder": 3}, "encoder must be a text"),
         ({"augmentation": "blur"}, "no augmentation"),
         ({"memory": 0}, "memory must be at least 1"),
         ({"memory": -1}, "memory must be at least 1"),
@@ -286,7 +286,7 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"mean": 1j}, "mean must be a number"),
         ({"mean": "0.5"}, "mean must be a number"),
         ({"std": 0.0}, "above 0"),
-        ({"learning_rate": float("inf")}, "learning_rate must be finite"),
+        ({"learning_rate": float("inf")}, "learning rate must be finite"),
         ({"device": "tpu"}, "no device"),
         ({"device": "meta"}, "not supported: take auto, cpu or cuda"),
         ({"device": "mps"}, "not supported"),
@@ -298,7 +298,7 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"precision": ["fp32"]}, "precision must be"),
         ({"method": "onpro", "image_size": 9, "rotations": 16}, "even side"),
         ({"method": "onpro", "projection": 400}, "wider than the encoder"),
-        ({"method": "onpro", "betas": (0.9,)}, "betas must be like"),
+        ({"method": "onpro", "betas": (0.9,)}, "betas must be .a number, a number."),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(params: dict[str, Any], sentence: str) -> None:

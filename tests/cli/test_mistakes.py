@@ -61,6 +61,15 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown encoder": ([*ER, "--encoder", "slm"], "did you mean 'slim'?"),
     "unknown augmentation": ([*ER, "--augmentation", "ocmm"], "did you mean 'ocm'?"),
     "learning rate of nothing": ([*ER, "--learning-rate", "0"], "learning rate must be above 0"),
+    "learning rate without bounds": ([*ER, "--learning-rate", "inf"], "must be finite"),
+    "embedding without bounds": (
+        ["run", "cope", *ER[2:], "--embedding", "9" * 20],
+        "embedding must be finite and at most 1e9",
+    ),
+    "unknown encoder where no memory is used": (
+        ["run", "pass", *ER[2:], "--encoder", "slm"],
+        "did you mean 'slim'?",
+    ),
     "share above 1": ([*ONPRO, "--feedback", "1.5"], "feedback must lie between 0 and 1, not 1.5"),
     "share below 0": ([*ONPRO, "--feedback", "-0.5"], "between 0 and 1, not -0.5"),
     "odd size to be rotated": ([*ONPRO, "--image-size", "7", "--rotations", "16"], "7"),

@@ -1,7 +1,10 @@
-"""Files come out of an archive into one folder, or not at all."""
+"""Files come out of an archive to the places said for them, or not at all."""
 
 import io
+import stat
+import struct
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +130,85 @@ def test_a_full_disk_is_not_the_archive_s_fault(tmp_path: Path, target: Path) ->
     archive = archive_of(tmp_path, plain("data/one"))
     with pytest.raises(FileNotFoundError):
         take(archive, target / "missing", "data/one")
+
+
+def zip_of(folder: Path, *members: tuple[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> Path:
+    path = folder / "archive.zip"
+    with zipfile.ZipFile(path, "w", packing) as packed:
+        for name, content in members:
+            packed.writestr(name, content)
+    return path
+
+
+def zip_of_kind(folder: Path, kind: int, content: bytes) -> Path:
+    """An archive of one entry `data/one` that is no plain file."""
+    path = folder / "archive.zip"
+    member = zipfile.ZipInfo("data/one")
+    member.create_system, member.external_attr = 3, (kind | 0o644) << 16
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr(member, content)
+    return path
+
+
+def test_what_is_asked_for_comes_out_of_a_zip_and_nothing_else(
+    tmp_path: Path, target: Path
+) -> None:
+    names = ("data/one", CONTENT), ("data/two", b""), ("data/three", CONTENT), ("../escaped", b"x")
+    archive = zip_of(tmp_path, *names)
+    take(archive, target, "data/two", "data/one", "../escaped")
+    assert (target / "one").read_bytes() == CONTENT
+    found = {"archive.zip", "target", "target/one", "target/two", "target/escaped"}
+    assert everything_below(tmp_path) == found
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFCHR])
+def test_what_is_no_plain_file_in_a_zip_is_refused(tmp_path: Path, target: Path, kind: int) -> None:
+    with pytest.raises(BadArchive, match="data/one in it is no plain file"):
+        take(zip_of_kind(tmp_path, kind, b"/etc/passwd"), target, "data/one")
+    assert not list(target.iterdir())
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_zip_packed_so_that_it_unpacks_without_limit_is_refused(
+    tmp_path: Path, target: Path, packing: int
+) -> None:
+    with pytest.raises(BadArchive, match="unusual way"):
+        take(zip_of(tmp_path, ("data/one", CONTENT), packing=packing), target, "data/one")
+
+
+def test_files_of_a_zip_that_are_large_together_are_refused(tmp_path: Path, target: Path) -> None:
+    archive = zip_of(tmp_path, ("data/one", CONTENT), ("data/two", CONTENT))
+    take(archive, target, "data/one", "data/two", most=12_000)
+    with pytest.raises(BadArchive, match="would be 12,000 bytes large"):
+        take(archive, target, "data/one", "data/two", most=11_999)
+
+
+def test_a_zip_that_unpacks_to_more_than_it_claims_is_refused(tmp_path: Path, target: Path) -> None:
+    archive = zip_of(tmp_path, ("data/one", bytes(10**7)))
+    archive.write_bytes(archive.read_bytes().replace(struct.pack("<I", 10**7), b"\x10\0\0\0"))
+    with pytest.raises(BadArchive, match="cannot be unpacked"):
+        take(archive, target, "data/one", most=100)
+    assert not list(target.iterdir())
+
+
+def test_a_zip_with_a_secret_is_refused(tmp_path: Path, target: Path) -> None:
+    archive = zip_of(tmp_path, ("data/one", CONTENT), packing=zipfile.ZIP_STORED)
+    content = bytearray(archive.read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    archive.write_bytes(content)
+    with pytest.raises(BadArchive, match="cannot be unpacked"):
+        take(archive, target, "data/one")
+
+
+def test_a_zip_with_any_byte_damaged_is_refused_or_whole(tmp_path: Path, target: Path) -> None:
+    whole = zip_of(tmp_path, ("data/one", CONTENT), ("data/two", CONTENT)).read_bytes()
+    archive = tmp_path / "archive.zip"
+    for position in range(len(whole)):
+        for damaged in (whole[:position], whole[:position] + b"\xff" + whole[position + 1 :]):
+            archive.write_bytes(damaged)
+            try:
+                take(archive, target, "data/one", "data/two")
+            except BadArchive:
+                continue
+            assert (target / "one").read_bytes() == (target / "two").read_bytes() == CONTENT

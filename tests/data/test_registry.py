@@ -22,7 +22,7 @@ def run_python(code: str, *, path: Path | None = None) -> str:
 def test_all_built_in_sources_are_listed_by_name() -> None:
     names = [source.name for source in sources()]
     assert names == sorted(names)
-    assert {"cifar10", "cifar100", "digits", "folder", "tiny"} <= set(names)
+    assert {"cifar10", "cifar100", "digits", "folder", "tiny", "tinyimagenet"} <= set(names)
 
 
 @pytest.mark.parametrize("name", ["digits", "tiny"])
@@ -39,6 +39,7 @@ def test_the_description_of_a_source_is_true_of_its_data(name: str) -> None:
         ("digits", 10, 5),
         ("cifar10", 10, 5),
         ("cifar100", 100, 10),
+        ("tinyimagenet", 200, 100),
         ("folder:birds", 9, 4),
         ("folder:birds", 2, 1),
         ("folder:birds", 1, 1),
@@ -55,6 +56,13 @@ def test_the_set_for_tests_is_marked() -> None:
 def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(UserError, match="no data set 'cifar1'; did you mean 'cifar10'"):
         load("cifar1")
+
+
+@pytest.mark.parametrize("name", ["imagenet100", "imagenet1k"])
+def test_a_data_set_of_the_paper_without_a_source_is_no_slip_of_the_pen(name: str) -> None:
+    with pytest.raises(UserError, match=f"cannot load the paper's data set '{name}' yet") as caught:
+        load(name)
+    assert "did you mean" not in str(caught.value)
 
 
 def test_a_source_without_an_argument_takes_none() -> None:

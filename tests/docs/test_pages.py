@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from onpro.data import sources
 from onpro.experiments import recipes
 from onpro.methods import methods
 
@@ -28,6 +29,14 @@ def test_the_overview_lists_every_method() -> None:
     overview = (ROOT / "docs" / "methods" / "README.md").read_text()
     for name, cls in methods().items():
         assert f"| [{name}]({name}.md) | {cls.about.title} | {cls.about.year} |" in overview
+
+
+def test_the_page_on_data_lists_every_data_set() -> None:
+    page = (ROOT / "docs" / "data.md").read_text()
+    for source in sources():
+        row = rf"\| `{source.usage}` \| [^|]+ \| {source.classes or 'yours'} \| "
+        row += rf"{source.tasks or 'classes / 2'} \| {source.image_size}×{source.image_size}"
+        assert re.search(row, page), source.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -11,7 +11,7 @@ from onpro.errors import UserError
 from onpro.experiments import RunConfig, data_values, prepare, recipes, settings_for
 from onpro.methods import methods
 
-DATA = [*(source.usage for source in sources()), "tinyimagenet", "imagenet100", "imagenet1k"]
+DATA = [*(source.usage for source in sources()), "imagenet100", "imagenet1k"]
 
 ONPRO: dict[str, Any] = {
     "encoder": "resnet18",

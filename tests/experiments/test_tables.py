@@ -1,14 +1,17 @@
 """The tables of the paper as data, against the paper."""
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments import recipes, settings_for
+from onpro.experiments import RunConfig, recipes
 from onpro.experiments.experiment import experiments_of
+from onpro.experiments.plan import Place, plan
 from onpro.experiments.tables import Table, table, tables
-from onpro.methods import methods
 
 METHODS = [
     "icarl", "derpp", "pass", "agem", "gss", "er", "mir",
@@ -19,19 +22,68 @@ PLACES = [
     ("cifar100", 500), ("cifar100", 1000), ("cifar100", 2000),
     ("tinyimagenet", 1000), ("tinyimagenet", 2000), ("tinyimagenet", 4000),
 ]  # fmt: skip
-LEARNING_RATES = dict.fromkeys(METHODS, 0.1) | {
-    "cope": 0.001,
-    "ocm": 0.001,
-    "derpp": 0.03,
-    "pass": 0.001,
-    "onpro": 0.0005,
+SGD: dict[str, Any] = {
+    "optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.0, "weight_decay": 0.0,
+}  # fmt: skip
+COMMON = {"encoder": "resnet18", "augmentation": "ocm"}
+REPLAY = COMMON | SGD | {"replay_batch": 64}
+ROTATED = COMMON | {
+    "weight_decay": 1e-4, "betas": (0.9, 0.99), "replay_batch": 64, "replay_per_class": 7,
+    "instance_temperature": 0.07, "rotations": 16, "projection": 128, "similarity_scale_first": 1.0,
+}  # fmt: skip
+SETTINGS: dict[str, dict[str, Any]] = {
+    "icarl": REPLAY,
+    "derpp": REPLAY | {
+        "learning_rate": 0.03, "logit_weight": 0.1, "label_weight": 0.5, "augmentation": "crop+ocm",
+    },
+    "pass": COMMON | {
+        "learning_rate": 0.001, "weight_decay": 2e-4, "temperature": 0.1,
+        "prototype_weight": 10.0, "distillation_weight": 10.0,
+    },
+    "agem": REPLAY,
+    "gss": REPLAY | {"gradient_batches": 64, "gradient_batch": 64},
+    "er": REPLAY | {"distillation": 0.0, "rotations": 1},
+    "mir": REPLAY | {"candidates": 100},
+    "gdumb": COMMON | SGD | {
+        "epochs": 70, "train_batch": 10, "clip": 10.0, "schedule": "constant",
+        "minimum_learning_rate": 0.0005,
+    },
+    "aser": REPLAY | {"neighbours": 3, "samples_per_class": 1.5, "rotations": 1},
+    "scr": REPLAY | {
+        "temperature": 0.07, "projection": 128, "review": False, "rotations": 1,
+        "augmentation": "scr+ocm",
+    },
+    "cope": REPLAY | {
+        "learning_rate": 0.001, "temperature": 1.0, "prototype_momentum": 0.99, "embedding": 0,
+    },
+    "dvc": REPLAY | {
+        "candidates": 50, "cross_entropy_weight": 1.0, "entropy_weight": 1.0, "rotations": 1,
+        "augmentation": "dvc+ocm",
+    },
+    "ocm": ROTATED | {"learning_rate": 0.001},
+    "onpro": ROTATED | {
+        "learning_rate": 0.0005, "prototype_temperature": 0.5, "random_mixup_highest": 0.6,
+        "feedback_mixup_beta": 0.4, "mixup": True, "cross_entropy": "replay",
+    },
+}  # fmt: skip
+"""What each method has on all data sets: the paper, and where it is silent the official code."""
+MANY_CLASSES = {
+    "onpro": {"feedback": 0.10, "mixup_probability": 0.2, "similarity_scale": 1.0},
+    "ocm": {"similarity_scale": 1.0},
+    "dvc": {"agreement_weight": 4.0},
 }
-WEIGHT_DECAYS = dict.fromkeys(METHODS, 0.0) | {"ocm": 1e-4, "pass": 2e-4, "onpro": 1e-4}
-ONPRO = {
-    "cifar10": {"feedback": 0.25, "mixup_probability": 0.6, "similarity_scale": 0.5},
-    "cifar100": {"feedback": 0.10, "mixup_probability": 0.2, "similarity_scale": 1.0},
-    "tinyimagenet": {"feedback": 0.10, "mixup_probability": 0.2, "similarity_scale": 1.0},
+BY_DATA: dict[str, dict[str, dict[str, Any]]] = {
+    "cifar10": {
+        "onpro": {"feedback": 0.25, "mixup_probability": 0.6, "similarity_scale": 0.5},
+        "ocm": {"similarity_scale": 0.5},
+        "dvc": {"agreement_weight": 2.0},
+    },
+    "cifar100": MANY_CLASSES,
+    "tinyimagenet": MANY_CLASSES,
 }
+"""What depends on the data set."""
+STREAMS = {"cifar10": (10, 5, 32), "cifar100": (100, 10, 32), "tinyimagenet": (200, 100, 64)}
+"""Classes, tasks and side of the images."""
 RUNS = {
     "table1": 15, "table2": 15, "table3": 15, "table4": 15, "tableA1": 5,
     "tableA2": 3, "tableA3": 15, "tableA4": 5, "tableA5": 5, "tableA6": 5,
@@ -67,17 +119,48 @@ def test_tables_1_and_2_are_measured_on_the_same_runs() -> None:
     assert {cell.measure for cell in second} == {"average_forgetting"}
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name in methods()])
-@pytest.mark.parametrize("data", ONPRO)
-def test_the_benchmark_runs_with_the_settings_of_the_paper(name: str, data: str) -> None:
-    settings = asdict(settings_for(name, data))
-    assert settings["encoder"] == "resnet18"
-    assert settings["learning_rate"] == LEARNING_RATES[name]
-    assert settings.get("weight_decay", 0.0) == WEIGHT_DECAYS[name]
-    assert settings.get("momentum", 0.0) == 0.0
-    assert settings.get("replay_batch", 64) == 64
-    if name == "onpro":
-        assert settings.items() >= ONPRO[data].items()
+@pytest.fixture(scope="module")
+def whole_table() -> list[RunConfig]:
+    """The runs of Table 1, as they are planned where nothing has been run."""
+    there = plan(table("table1").cells(), Path("nowhere"), Place("cuda", "bf16"))
+    assert not there.problems()
+    return there.left()
+
+
+def test_the_plan_of_table_1_has_all_its_runs(whole_table: list[RunConfig]) -> None:
+    planned = {(run.method, run.data, run.memory, run.seed) for run in whole_table}
+    assert planned == {(m, *place, s) for m in METHODS for place in PLACES for s in range(15)}
+    assert len(whole_table) == len({run.folder for run in whole_table}) == 14 * 9 * 15
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("data", STREAMS)
+def test_the_plan_of_table_1_has_the_settings_of_the_paper(
+    name: str, data: str, whole_table: list[RunConfig]
+) -> None:
+    runs = [run for run in whole_table if (run.method, run.data) == (name, data)]
+    (settings,) = {run.settings for run in runs}
+    expected = SETTINGS[name] | BY_DATA[data].get(name, {})
+    found = asdict(settings)
+    assert {setting: found[setting] for setting in expected} == expected
+    for run in runs:
+        assert (run.batch_size, run.class_order, run.recipe) == (10, "natural", None)
+        assert (run.tasks, run.image_size, run.limit_per_class) == (None, None, None), "its own"
+
+
+@pytest.mark.parametrize("data", STREAMS)
+def test_the_data_of_table_1_are_split_as_in_the_paper(data: str) -> None:
+    source = find(data)
+    assert (source.classes, source.tasks, source.image_size) == STREAMS[data]
+    assert not source.seeded, "runs of several seeds share them"
+
+
+def test_the_cells_of_imagenet_are_named_and_left_out() -> None:
+    there = plan(table("tableA2").cells(), Path("nowhere"), Place())
+    assert not there.left()
+    small, large = there.problems()
+    assert "ER on imagenet100, M = 1000" in small
+    assert "cannot load the paper's data set 'imagenet1k' yet" in large
 
 
 def test_every_table_is_there_with_its_number_of_runs() -> None:

@@ -53,6 +53,20 @@ def test_parts_of_a_batch_are_normalised_as_if_they_came_one_after_the_other() -
     assert torch.equal(norm(parts[0]), reference(parts[0]))  # only inside
 
 
+def test_a_single_value_is_normalised_as_in_prediction() -> None:
+    norm = BatchNorm(6)
+    norm(maps((4, 6, 3, 3), 0))
+    alone, several = maps((1, 6, 1, 1), 1), maps((3, 6, 1, 1), 2)
+    with normalised_apart(norm, [1, 3]):
+        together = norm(torch.cat([alone, several]).requires_grad_(), activate=False)
+    together.sum().backward()  # although running statistics have moved since
+    reference = BatchNorm(6)
+    reference(maps((4, 6, 3, 3), 0))
+    assert torch.equal(together[:1], reference.eval()(alone, activate=False))
+    assert torch.equal(together[1:], reference.train()(several, activate=False))
+    assert torch.equal(norm.get_buffer("running_mean"), reference.get_buffer("running_mean"))
+
+
 def test_fused_kernels_are_not_used_on_a_cpu() -> None:
     norm, plain = BatchNorm(6), BatchNorm(6)
     use_fused_kernels(norm)

@@ -50,3 +50,11 @@ def test_csv_is_read_back() -> None:
     assert float(rows[0]["paper_accuracy_mean"]) == 65.5
     assert rows[0]["seeds"] == "0, 1"
     assert rows[1]["accuracy_sd"] == ""
+
+
+def test_runs_on_part_of_the_data_are_not_set_beside_the_paper(tmp_path: Path) -> None:
+    folder = tmp_path / "onpro-cifar10-m200-s0-0123abcd"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"limit_per_class": 50}')
+    (row,) = csv.DictReader(io.StringIO(comma_separated([Finished(folder, result("onpro"))])))
+    assert row["paper_accuracy_mean"] == ""

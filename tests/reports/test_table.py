@@ -39,6 +39,31 @@ def test_runs_that_differ_in_their_seed_share_a_row() -> None:
     assert "NVIDIA H200, torch 2.11.0" in text
 
 
+def test_of_a_long_stream_some_tasks_are_shown() -> None:
+    accuracy = [[50.0] * t + [float(t)] + [None] * (99 - t) for t in range(100)]
+    text = report([finished("er", 0, 50.0, data="tinyimagenet", memory=1000, accuracy=accuracy)])
+    header, _, row, *_ = text.splitlines()
+    shown = [cell.strip() for cell in header.strip("|").split("|") if "after task" in cell]
+    assert shown == [f"after task {task}" for task in range(10, 101, 10)]
+    assert "| 50.5 | 1.2 ± 0.1 |" in row, "the last one beside the paper's"
+
+
+def test_a_long_and_a_short_stream_are_both_shown_to_their_ends() -> None:
+    accuracy = [[50.0] * t + [float(t)] + [None] * (19 - t) for t in range(20)]
+    text = report(
+        [finished("er", 0, 70.0), finished("er", 0, 50.0, data="birds", accuracy=accuracy)]
+    )
+    header, _, *rows = text.splitlines()[:4]
+    titles = [cell.strip() for cell in header.strip("|").split("|")]
+    for row, last, value in zip(rows, (2, 20), ("75.0", "48.5"), strict=True):
+        assert row.strip("|").split("|")[titles.index(f"after task {last}")].strip() == value
+
+
+def test_one_thread_is_one() -> None:
+    hardware = {"cpu": "x86_64", "threads": 1}
+    assert "CPU, 1 thread, torch" in report([finished("er", 0, 50.0, hardware=hardware)])
+
+
 def test_a_variant_has_a_row_of_its_own_and_no_value_of_the_full_method() -> None:
     variant = finished("onpro", 0, 40.0, recipe="without-apf")
     variant = Finished(Path("onpro-cifar10-m200-s0-ffffffff"), variant.result)

@@ -4,14 +4,12 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from onpro.reports.tasks import MOST
 from onpro.training import Evaluated, Step, Trainer
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
-
-MOST_TASKS_NAMED = 10
-"""Of longer streams only the mean over the tasks is said."""
 
 
 class Bars:
@@ -72,14 +70,14 @@ class Follower:
         self._bars.move(self._bar, step.step, status)
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
-        """Say how the tasks so far are known."""
+        """Say how the tasks so far are known: each where there are few, always their mean."""
         mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
         each = " ".join(f"{value:.1f}" for value in evaluated.accuracy)
-        brief = "" if self._stream.num_tasks > MOST_TASKS_NAMED else f" ({each})"
+        each = f" ({each})" if self._stream.num_tasks <= MOST else ""
         self._bars.say(
             f"{self._name}task {evaluated.task + 1}/{self._stream.num_tasks}, "
             f"step {evaluated.step}/{len(self._stream)}: "
-            f"accuracy {mean:.1f} %{brief}, {evaluated.train_seconds:.1f} s"
+            f"accuracy {mean:.1f} %{each}, {evaluated.train_seconds:.1f} s"
         )
 
 

@@ -63,8 +63,9 @@ def tinyimagenet(data_dir: Path | None = None) -> ImageSet:
         files = _list(root / FOLDER)
     except _Incomplete as error:
         raise UserError(
-            f"the folder {root / FOLDER} is not Tiny ImageNet as published: {error}; remove it to"
-            " extract or download it again, or give another one with --data-dir DIR or ONPRO_DATA."
+            f"the folder {root / FOLDER} is not Tiny ImageNet as published: {error}; remove"
+            f" {FOLDER} to extract or download it again, or give another folder with --data-dir DIR"
+            " or ONPRO_DATA."
         ) from error
     except OSError as error:
         raise UserError(f"the folder {root / FOLDER} cannot be read: {error}.") from error
@@ -102,7 +103,7 @@ class _Files:
         """Tells these files from others, by their names, sizes and labels."""
         images = [*self.train, *self.test]
         lines = (f"{image.label} {image.name} {image.size}" for image in images)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def _list(folder: Path) -> _Files:
@@ -141,9 +142,8 @@ def _annotated(folder: Path, wnids: list[str]) -> list[_Image]:
     labels = {wnid: label for label, wnid in enumerate(wnids)}
     lines = (line.split("\t") for line in _text(folder / ANNOTATIONS).splitlines())
     annotated = {line[0]: labels[line[1]] for line in lines if line[1:] and line[1] in labels}
-    if annotated.keys() != sizes.keys() or set(Counter(annotated.values()).values()) != {
-        TEST_PER_CLASS
-    }:
+    counts = set(Counter(annotated.values()).values())
+    if annotated.keys() != sizes.keys() or counts != {TEST_PER_CLASS}:
         raise _Incomplete(f"{ANNOTATIONS} does not name {TEST_PER_CLASS} images of each class")
     images = folder / "val" / "images"
     return [_Image(images, name, sizes[name], label) for name, label in annotated.items()]

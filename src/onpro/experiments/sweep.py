@@ -18,8 +18,8 @@ from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, report
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.recipes import recipes
 from onpro.experiments.tomlfile import TomlFile, Where
-from onpro.experiments.typed import accepted, described, fits
 from onpro.methods import method
+from onpro.methods.typed import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
 """Keys that vary the stream: fields of `RunConfig`."""

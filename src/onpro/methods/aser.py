@@ -51,8 +51,8 @@ class ASERSettings(ReplaySettings):
         super().check()
         require(self.neighbours >= 1, "the number of neighbours must be at least 1.")
         require(
-            1 <= self.samples_per_class < math.inf,
-            f"the samples per class must be a number of at least 1, not {self.samples_per_class}.",
+            self.samples_per_class >= 1,
+            f"the samples per class must be at least 1, not {self.samples_per_class}.",
         )
 
 
@@ -124,7 +124,8 @@ class ASER(RotatedHeadMethod[ASERSettings]):
         Args:
             exclude: (fill,) bool, slots not to be drawn.
         """
-        memory, count = self.memory, math.floor(self.settings.samples_per_class)
+        memory = self.memory
+        count = min(math.floor(self.settings.samples_per_class), memory.capacity)
         slots, exists = retrieval.per_class(
             memory, count, self.network.classes, self.random["memory"], exclude
         )

@@ -17,7 +17,7 @@ from onpro import losses
 from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, total
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import Settings, require, require_dimension, require_temperature
 from onpro.streams import Batch
 
 
@@ -64,19 +64,20 @@ class ContrastSettings(Settings):
 
     def check(self) -> None:
         """Refuse what cannot work."""
+        super().check()
         positive = {
             "learning rate": self.learning_rate,
-            "instance temperature": self.instance_temperature,
             "similarity scale": self.similarity_scale,
             "first similarity scale": self.similarity_scale_first,
         }
         for name, value in positive.items():
             require(value > 0, f"the {name} must be above 0, not {value}.")
+        require_temperature(self.instance_temperature, "instance temperature")
         require(self.weight_decay >= 0, "the weight decay must not be negative.")
         require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
         require(self.replay_batch >= 1, "the replay batch must hold at least 1 image.")
         require(self.replay_per_class >= 0, "the replay limit per class must not be negative.")
-        require(self.projection >= 0, "the projection's dimension must not be negative.")
+        require_dimension(self.projection, "projection")
 
 
 C = TypeVar("C", bound=ContrastSettings)

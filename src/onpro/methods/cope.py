@@ -4,6 +4,7 @@ De Lange and Tuytelaars, "Continual Prototype Evolution: Learning Online from No
 Streams", ICCV 2021.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from onpro.methods.base import Context, Method, room_for
 from onpro.methods.prototype_network import PrototypeNetwork
 from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require
+from onpro.methods.settings import require, require_dimension
 from onpro.streams import Batch
 
 NO_CLASS = -1
@@ -56,7 +57,7 @@ class CoPESettings(ReplaySettings):
             0 <= self.prototype_momentum <= 1,
             f"the prototype momentum must lie between 0 and 1, not {self.prototype_momentum}.",
         )
-        require(self.embedding >= 0, "the embedding's dimension must not be negative.")
+        require_dimension(self.embedding, "embedding")
 
 
 @register(
@@ -132,6 +133,17 @@ class CoPE(Method[CoPESettings]):
         means, counts = losses.class_means(embeddings, labels, network.classes)
         moved = momentum * network.prototypes + (1 - momentum) * means
         network.prototypes = torch.where(counts[:, None] > 0, moved, network.prototypes)
+
+    def grow(self, classes: int) -> None:
+        """Make room for further prototypes; says so where there is none left for their images."""
+        if self.network.classes <= self.memory.capacity < classes:
+            logging.getLogger(__name__).warning(
+                "cope gives all classes equal shares of the memory: %d images are too few for %d "
+                "classes, and none is kept from now on.",
+                self.memory.capacity,
+                classes,
+            )
+        super().grow(classes)
 
     def forget(self, label: int) -> None:
         """Give a class up: its images, its prototype."""

@@ -29,10 +29,6 @@ class DescentSettings(Settings):
     def check(self) -> None:
         """Refuse what cannot work."""
         super().check()
-        require(
-            self.optimizer in ("sgd", "adam"),
-            f"the optimizer must be sgd or adam, not '{self.optimizer}'.",
-        )
         require(self.learning_rate > 0, "the learning rate must be above 0.")
         require(0 <= self.momentum < 1, "the momentum must be at least 0 and below 1.")
         require(

@@ -64,6 +64,7 @@ class DVCSettings(ReplaySettings):
         }
         for name, value in weights.items():
             require(value >= 0, f"the weight of {name} must not be negative.")
+        require(any(weights.values()), "one of the three weights must be above 0.")
 
 
 @register(

@@ -21,6 +21,9 @@ from onpro.methods.settings import require
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
+MOST_EPOCHS = 10_000
+"""Forty times as many as in GDumb's own code: more would never end."""
+
 
 @dataclass(frozen=True)
 class GDumbSettings(DescentSettings):
@@ -46,14 +49,14 @@ class GDumbSettings(DescentSettings):
     def check(self) -> None:
         """Refuse what cannot work."""
         super().check()
-        require(self.epochs >= 1, "there must be at least 1 epoch.")
-        require(self.train_batch >= 1, "a training batch must hold at least 1 image.")
         require(
-            self.schedule in ("constant", "cosine"),
-            f"the schedule must be constant or cosine, not '{self.schedule}'.",
+            1 <= self.epochs <= MOST_EPOCHS,
+            f"there must be 1 to {MOST_EPOCHS} epochs, not {self.epochs}.",
         )
+        require(self.train_batch >= 1, "a training batch must hold at least 1 image.")
+        highest = self.learning_rate if self.schedule == "cosine" else math.inf
         require(
-            self.schedule == "constant" or 0 <= self.minimum_learning_rate <= self.learning_rate,
+            0 <= self.minimum_learning_rate <= highest,
             "the minimum learning rate must lie between 0 and the learning rate.",
         )
         require(self.clip > 0, "the gradient's largest norm must be above 0.")

@@ -19,7 +19,7 @@ from onpro.methods.base import Context
 from onpro.methods.contrast import ContrastMethod, ContrastSettings
 from onpro.methods.feedback import Mixture
 from onpro.methods.registry import register
-from onpro.methods.settings import require
+from onpro.methods.settings import require, require_temperature
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,11 @@ class OnProSettings(ContrastSettings):
     def check(self) -> None:
         """Refuse what cannot work."""
         super().check()
-        positive = {
-            "prototype temperature": self.prototype_temperature,
-            "feedback mixup beta": self.feedback_mixup_beta,
-        }
-        for name, value in positive.items():
-            require(value > 0, f"the {name} must be above 0, not {value}.")
+        require_temperature(self.prototype_temperature, "prototype temperature")
+        require(
+            self.feedback_mixup_beta > 0,
+            f"the feedback mixup beta must be above 0, not {self.feedback_mixup_beta}.",
+        )
         shares = {
             "feedback": self.feedback,
             "mixup probability": self.mixup_probability,
@@ -96,15 +95,11 @@ class OnProSettings(ContrastSettings):
         }
         for name, value in shares.items():
             require(0 <= value <= 1, f"{name} must lie between 0 and 1, not {value}.")
-        choices = {
-            "pair kernel": (self.pair_kernel, "inverse", "gaussian"),
-            "pair rounding": (self.pair_rounding, "exact", "plain"),
-            "instance loss": (self.instance_loss, "official", "supcon"),
-            "views": (self.views, "raw", "augmented"),
-            "cross entropy": (self.cross_entropy, "replay", "both", "separate"),
-        }
-        for name, (choice, *known) in choices.items():
-            require(choice in known, f"{name} must be {' or '.join(known)}, not '{choice}'.")
+        require(
+            self.seen_prototypes or not self.seen_without_new,
+            "seen prototypes without new ones are asked for, but seen prototypes are off: "
+            "switch them on, or leave seen_without_new off.",
+        )
 
 
 @register(

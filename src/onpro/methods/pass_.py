@@ -15,7 +15,7 @@ from onpro.augment import interleaved_labels, interleaved_rotations
 from onpro.methods.base import Context, total
 from onpro.methods.registry import register
 from onpro.methods.rotated_head import RotatedHeadMethod
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import Settings, require, require_temperature
 from onpro.methods.task_images import TaskImages
 from onpro.methods.teacher import Teacher
 from onpro.streams import Batch
@@ -46,9 +46,10 @@ class PASSSettings(Settings):
 
     def check(self) -> None:
         """Refuse what cannot work."""
+        super().check()
         require(self.learning_rate > 0, "the learning rate must be above 0.")
         require(self.weight_decay >= 0, "the weight decay must not be negative.")
-        require(self.temperature > 0, "the temperature must be above 0.")
+        require_temperature(self.temperature)
         require(self.prototype_weight >= 0, "the prototype weight must not be negative.")
         require(self.distillation_weight >= 0, "the distillation weight must not be negative.")
 
@@ -72,9 +73,6 @@ class PASS(RotatedHeadMethod[PASSSettings]):
 
     def __init__(self, settings: PASSSettings, context: Context) -> None:
         super().__init__(settings, context)
-        logging.getLogger(__name__).warning(
-            "pass keeps no past images: the memory of %d is not used.", context.memory
-        )
         # Only classes that have appeared have outputs, even where their number is announced.
         self.network = self.make_rotated_network(ROTATIONS, classes=0)
         self.optimizer = self.fresh_optimizer()
@@ -100,6 +98,10 @@ class PASS(RotatedHeadMethod[PASSSettings]):
 
     def start_task(self) -> None:
         """A new Adam for every task; the head has grown by now."""
+        if self.progress.task == 0:
+            logging.getLogger(__name__).warning(
+                "pass keeps no past images: the memory of %d is not used.", self.context.memory
+            )
         self.optimizer = self.fresh_optimizer()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from onpro.methods.base import Context
 from onpro.methods.ncm import NearestMeanMethod
 from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require
+from onpro.methods.settings import require_dimension, require_temperature
 from onpro.streams import Batch
 
 REVIEW_SHARE = 0.1
@@ -51,8 +51,8 @@ class SCRSettings(ReplaySettings):
     def check(self) -> None:
         """Refuse what cannot work."""
         super().check()
-        require(self.temperature > 0, "the temperature must be above 0.")
-        require(self.projection >= 0, "the projection's dimension must not be negative.")
+        require_temperature(self.temperature)
+        require_dimension(self.projection, "projection")
 
 
 @register(

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import batch_norm, relu
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -35,18 +35,29 @@ class BatchNorm(nn.BatchNorm2d):
             from onpro.nn.fused_batch_norm import fused_batch_norm
 
             return fused_batch_norm(self, x, added, activate=activate, groups=self.groups)
-        normalise = super().forward
-        y = torch.cat(list(map(normalise, x.split(self.groups)))) if self.groups else normalise(x)
+        if self.groups:
+            y = torch.cat([self._normalised(part) for part in x.split(self.groups)])
+        else:
+            y = self._normalised(x)
         if added is not None:
             y = y + added
         y = relu(y, inplace=True) if activate else y
         return y, y
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        """BN(x); of a single value, which has no spread, as in prediction."""
+        mean, variance = self.running_mean, self.running_var
+        if not self.training or x.numel() > x.shape[1] or mean is None or variance is None:
+            return super().forward(x)
+        # Copies: the gradient needs them, and the next batch moves the originals.
+        return batch_norm(x, mean.clone(), variance.clone(), self.weight, self.bias, eps=self.eps)
 
     def _can_fuse(self, x: Tensor, added: Tensor | None) -> bool:
         """Whether x is what the kernels are for; per-sample gradients, say, are not."""
         maps = (x,) if added is None else (x, added)
         return (
             self.training
+            and min(self.groups or (len(x),)) * x.shape[2] * x.shape[3] > 1
             and not torch._C._are_functorch_transforms_active()
             and all(m.is_cuda and m.is_contiguous(memory_format=torch.channels_last) for m in maps)
             and all(m.dtype == x.dtype for m in maps)

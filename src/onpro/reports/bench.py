@@ -89,9 +89,10 @@ def conditions(document: Mapping[str, Any]) -> str:
     first = document["results"][0]
     size, batch = first["image_size"], first["batch_size"]
     return (
-        f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}; {first['precision']}, "
-        f"matrix peak {peak:.3g} TFLOP/s; images of {size}×{size}, batches of {batch}, "
-        f"{first['tasks']} tasks; {document['repeats']} blocks of {document['steps']} steps."
+        f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}; "
+        f"{first['precision']}, matrix peak {peak:.3g} TFLOP/s; images of {size}×{size}, "
+        f"batches of {batch}, {first['tasks']} tasks; "
+        f"{document['repeats']} blocks of {document['steps']} steps."
     )
 
 

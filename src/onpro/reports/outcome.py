@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onpro.errors import UserError
 from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments.files import read_json
 from onpro.experiments.grouping import by_experiment
 from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
 
@@ -63,7 +65,7 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
     cell = (first["method"], first["data"], first["memory"])
-    is_variant = bool(first.get("recipe"))
+    is_variant = bool(first.get("recipe")) or _is_a_try(members[0])
     return Outcome(
         title=title,
         runs=tuple(members),
@@ -74,6 +76,20 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         paper_accuracy=None if is_variant else reported(AVERAGE_ACCURACY, *cell),
         paper_forgetting=None if is_variant else reported(AVERAGE_FORGETTING, *cell),
     )
+
+
+def _is_a_try(run: Finished) -> bool:
+    """Whether a run saw only part of its data, so that it says nothing of the paper's."""
+    return configuration(run).get("limit_per_class") is not None
+
+
+def configuration(run: Finished) -> dict[str, Any]:
+    """What `config.json` says of a run; nothing where it cannot be read."""
+    try:
+        config = read_json(run.folder / "config.json")
+    except (UserError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:

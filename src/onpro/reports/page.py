@@ -12,11 +12,9 @@ from statistics import fmean, stdev
 from typing import Any, Generic, TypeVar
 
 from onpro._version import __version__
-from onpro.errors import UserError
 from onpro.experiments import Finished, Summary, summarise
-from onpro.experiments.files import read_json
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
-from onpro.reports.outcome import Outcome, curve, forgetting, outcomes
+from onpro.reports.outcome import Outcome, configuration, curve, forgetting, outcomes
 
 STYLES = ("page.css",)
 SCRIPTS = ("dom.js", "tooltip.js", "lines.js", "scatter.js", "heatmap.js", "table.js", "page.js")
@@ -181,7 +179,7 @@ def _settings(outcome: Outcome) -> list[tuple[str, str]]:
     """Names and values from the runs' `config.json`; several values where runs differ."""
     values: dict[str, dict[str, None]] = {}
     for run in outcome.runs:
-        for name, value in _configuration(run).items():
+        for name, value in _texts(configuration(run)).items():
             values.setdefault(name, {})[value] = None
     return [(_cut(name), _cut("; ".join(found))) for name, found in values.items()]
 
@@ -190,14 +188,8 @@ ELSEWHERE = {"method", "data", "memory", "seed", "recipe", "versions", "hardware
 """What the page says of a run in another place."""
 
 
-def _configuration(run: Finished) -> dict[str, str]:
-    """A run's settings as text; none where they cannot be read."""
-    try:
-        config = read_json(run.folder / "config.json")
-    except (UserError, RecursionError):
-        return {}
-    if not isinstance(config, dict):
-        return {}
+def _texts(config: dict[str, Any]) -> dict[str, str]:
+    """A run's settings as text."""
     inner = config.get("settings")
     settings = inner if isinstance(inner, dict) else {}
     outer = {k: v for k, v in config.items() if k not in ELSEWHERE and k != "settings"}

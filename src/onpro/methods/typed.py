@@ -20,9 +20,9 @@ def accepted(value: Any, hint: Any) -> Any:
         for option in options:
             if fits(value, option):
                 return accepted(value, option)
-    if origin is tuple and isinstance(value, list) and len(value) == len(options):
+    if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):
         return tuple(map(accepted, value, options))
-    if hint is float and type(value) in (int, float):
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     if hint in NAMES and type(value) is hint:
         return value
