@@ -151,7 +151,8 @@ def test_a_second_ctrl_c_ends_at_once(onpro: Command, monkeypatch: pytest.Monkey
 
 
 def test_a_diverging_run_is_told_with_what_is_kept(onpro: Command, tmp_path: Path) -> None:
-    answer = onpro("run", "er", *TINY, "--learning-rate", "1e18", "--checkpoint-every", "0")
+    wild = ("--learning-rate", "1e9", "--weight-decay", "1e9")
+    answer = onpro("run", "er", *TINY, *wild, "--checkpoint-every", "0")
     assert answer.status == 2
     assert "diverged at step" in answer.err
     assert not list((tmp_path / "out").iterdir()), "no state of it was good"
