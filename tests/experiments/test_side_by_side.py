@@ -67,6 +67,25 @@ def test_nothing_more_is_started_after_a_failure(tmp_path: Path) -> None:
     assert not (tmp_path / CONFIG.folder).exists()
 
 
+def test_an_interruption_ends_all_runs() -> None:
+    ended: list[str] = []
+
+    def interrupt() -> Running:
+        yield
+        raise KeyboardInterrupt
+
+    def endless() -> Running:
+        try:
+            while True:
+                yield
+        finally:
+            ended.append("endless")
+
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side([endless, interrupt], CPU, at_once=2)
+    assert ended == ["endless"]
+
+
 def test_a_signal_saves_all_runs(tmp_path: Path) -> None:
     configs = [replace(CONFIG, seed=seed) for seed in range(2)]
     asked = iter(range(1000))

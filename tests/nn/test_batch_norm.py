@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from onpro.nn import batch_norm
 from onpro.nn.batch_norm import BatchNorm, normalised_apart, use_fused_kernels
 from tests.kernels import DEVICE, needs_kernels
 
@@ -72,6 +73,20 @@ def test_fused_kernels_are_not_used_on_a_cpu() -> None:
     use_fused_kernels(norm)
     x = maps((4, 6, 3, 3), 0)
     assert torch.equal(norm(x), plain(x))
+
+
+def test_where_kernels_do_not_compile_a_warning_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(device: torch.device) -> None:
+        raise RuntimeError("Failed to find C compiler.\nSpecify one")
+
+    monkeypatch.setattr(batch_norm, "fused_kernels_exist", lambda: True)
+    monkeypatch.setattr(batch_norm, "_try_kernels", fail)
+    assert not batch_norm.fused_kernels_work(torch.device("cpu"))
+    assert not caplog.records
+    assert not batch_norm.fused_kernels_work(torch.device("cuda", 7))
+    assert "do not work here (Failed to find C compiler): steps take longer." in caplog.text
 
 
 @pytest.mark.gpu

@@ -21,7 +21,7 @@ from onpro.experiments.events import EventLog, TensorBoardLog
 from onpro.experiments.files import locked, read_json, write_json, writing_below
 from onpro.experiments.record import collect, describe, hardware, versions
 from onpro.methods import Context, method
-from onpro.nn import fused_kernels_exist
+from onpro.nn import fused_kernels_work
 from onpro.streams import ClassIncremental
 from onpro.training import (
     Checkpoints,
@@ -102,7 +102,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         seed=config.seed,
         device=device,
         autocast=AUTOCAST[config.precision],
-        fused=engine == "graph" and fused_kernels_exist(),
+        fused=engine == "graph" and fused_kernels_work(device),
     )
     learner = method(config.method)(config.settings, context)
     return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)

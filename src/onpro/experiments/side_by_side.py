@@ -41,7 +41,8 @@ def side_by_side(
 
     Each takes a step in turn. On a GPU each has a stream of its own, so that the small operations
     of one run fill the gaps that another leaves; a run computes what it would compute alone. A
-    run that fails does not disturb the others, and its error is raised when they are over.
+    run that fails does not disturb the others, and its error is raised when they are over. An
+    interruption ends all of them: each that was asked to stop has saved itself by then.
 
     Args:
         starts: what starts each run, called when its turn comes.
@@ -55,6 +56,7 @@ def side_by_side(
     errors: list[BaseException] = []
     with repeatable(device, deterministic):
         while waiting or lanes:
+            interrupted = any(isinstance(error, KeyboardInterrupt) for error in errors)
             while waiting and len(lanes) < at_once and not errors:
                 number, start = waiting.pop()
                 queue = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -75,6 +77,10 @@ def side_by_side(
                 except (Exception, KeyboardInterrupt) as error:
                     errors.append(error)
                 lanes.remove(lane)
+            if interrupted:  # and everybody has had a step to hear of it
+                for lane in lanes:
+                    lane.running.close()
+                lanes.clear()
     if errors:
         raise errors[0]
     return [done[number] for number in sorted(done)]

@@ -4,7 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onpro.errors import UserError, unknown
-from onpro.nn.batch_norm import fused_kernels_exist, normalised_apart, use_fused_kernels
+from onpro.nn.batch_norm import (
+    fused_kernels_exist,
+    fused_kernels_work,
+    normalised_apart,
+    use_fused_kernels,
+)
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
 from onpro.nn.resnet import ResNet18
@@ -18,6 +23,7 @@ __all__ = [
     "GrowingLinear",
     "build_encoder",
     "fused_kernels_exist",
+    "fused_kernels_work",
     "normalised_apart",
     "seeded",
     "use_fused_kernels",

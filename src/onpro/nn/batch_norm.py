@@ -1,5 +1,7 @@
 """Batch norm together with what follows it in a residual network."""
 
+import functools
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -7,6 +9,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, relu
+
+LOG = logging.getLogger(__name__)
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -84,6 +88,31 @@ def normalised_apart(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
 def fused_kernels_exist() -> bool:
     """Whether what compiles them is installed: it comes with torch for CUDA on Linux."""
     return find_spec("triton") is not None
+
+
+@functools.cache
+def fused_kernels_work(device: torch.device) -> bool:
+    """Whether kernels can be compiled for a device and run there: that takes a C compiler too.
+
+    Says so where they should and do not.
+    """
+    if device.type != "cuda" or not fused_kernels_exist():
+        return False
+    try:
+        _try_kernels(device)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        LOG.warning("fused kernels do not work here (%s): steps take longer.", reason)
+        return False
+    return True
+
+
+def _try_kernels(device: torch.device) -> None:
+    """One of the kernels that every run needs."""
+    norm = BatchNorm(64, device=device)
+    use_fused_kernels(norm)
+    x = torch.zeros(2, 64, 2, 2, dtype=torch.bfloat16, device=device)
+    norm(x.contiguous(memory_format=torch.channels_last)).sum().item()
 
 
 def use_fused_kernels(module: nn.Module) -> None:
