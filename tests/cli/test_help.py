@@ -5,6 +5,7 @@ import inspect
 import re
 import textwrap
 from dataclasses import fields
+from itertools import pairwise
 
 import pytest
 
@@ -48,6 +49,17 @@ def test_help_fits_80_columns(onpro: Command, arguments: list[str]) -> None:
     assert answer.status == 0
     assert not answer.err
     assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_lines_of_help_are_broken_by_the_terminal_and_not_by_the_source(
+    onpro: Command, name: str
+) -> None:
+    lines = [line.rstrip("│ ") for line in onpro("run", name, "--help").out.splitlines()]
+    for line, after in pairwise(lines):
+        indented = [re.match(r"\W{20,}(\S+)", part) for part in (line, after)]
+        if indented[0] and indented[1]:  # then the next word would not have fitted
+            assert len(f"{line} {indented[1][1]}") > 77, line
 
 
 def test_help_lists_every_command(onpro: Command) -> None:

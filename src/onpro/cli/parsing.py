@@ -1,10 +1,16 @@
 """Options from dataclasses, and mistakes in them as one sentence."""
 
+import ast
 import contextlib
+import functools
+import inspect
 import io
 import re
+import textwrap
 from collections.abc import Sequence
-from typing import TypeVar, get_type_hints
+from dataclasses import field, fields, is_dataclass, make_dataclass
+from itertools import pairwise
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
@@ -26,21 +32,71 @@ def parse(
     A mistake becomes a `UserError`; `--help` prints the options and exits.
     """
     _check_names(kind, arguments)
+    groups = get_type_hints(kind)
+    explained: Any = make_dataclass(
+        kind.__name__, [(name, _explained(group)) for name, group in groups.items()]
+    )
+    defaults = (
+        {
+            name: _explained(group)(**_values(getattr(default, name)))
+            for name, group in groups.items()
+        }
+        if default is not None
+        else {}
+    )
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(
-                kind,
+            parsed = tyro.cli(
+                explained,
                 prog=command,
                 description=about,
                 args=list(arguments),
-                default=tyro.MISSING_NONPROP if default is None else default,
+                default=explained(**defaults) if defaults else tyro.MISSING_NONPROP,
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as leaving:
         if leaving.code in (None, 0):
             raise
         raise UserError(_sentence(complaint.getvalue(), command)) from None
+    return kind(**{name: group(**_values(getattr(parsed, name))) for name, group in groups.items()})
+
+
+@functools.cache
+def _explained(group: type[Any]) -> type[Any]:
+    """The same options, each with the text below its field as help.
+
+    tyro reads that text too, but breaks its lines where the source does.
+    """
+    said, hints = _texts(group), get_type_hints(group, include_extras=True)
+    options = [
+        (
+            option.name,
+            Annotated[hints[option.name], tyro.conf.arg(help=said.get(option.name))],
+            field(default=option.default, default_factory=option.default_factory),
+        )
+        for option in fields(group)
+    ]
+    return make_dataclass(group.__name__, options, namespace={"__doc__": group.__doc__})
+
+
+def _texts(group: type[Any]) -> dict[str, str]:
+    """What is written below each field, the fields of base classes among them, in one line."""
+    texts: dict[str, str] = {}
+    for part in filter(is_dataclass, reversed(group.__mro__)):
+        try:
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+        except OSError:  # a class of a third party that is not in a file
+            continue
+        for above, below in pairwise(getattr(tree, "body", [])):
+            match above, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    texts[name] = " ".join(text.split())
+    return texts
+
+
+def _values(options: Any) -> dict[str, Any]:
+    return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
 def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
