@@ -5,6 +5,8 @@ row loss ℓ_ij = −log( e_ij / (Σ_k e_ik + ε) + ε ) with e_ij = exp((S_ij �
 literal ε is kept: it caps ℓ at −log ε = 18.42 and damps the gradient of hopeless positives.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -28,7 +30,7 @@ def slice_similarity(projections: Tensor, features: Tensor, start: Tensor, scale
     """
     columns = start + torch.arange(projections.shape[1], device=features.device)
     other = features.index_select(1, columns) + projections
-    return scale * (projections @ other.T)
+    return (scale * projections) @ other.T
 
 
 @float32
@@ -44,10 +46,11 @@ def new_instance_loss(similarity: Tensor, labels: Tensor, temperature: float) ->
         temperature: τ′.
     """
     itself = torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
-    losses = _row_losses(similarity, temperature, excluded=itself)
-    same = _same_label(labels)
-    pair = losses.diagonal(len(labels)).sum() + losses.diagonal(-len(labels)).sum()
-    return (2 * _mean_over_positives(losses, same).sum() + pair) / len(similarity)
+    rows = Rows.of(similarity, temperature, excluded=itself)
+    views = len(labels)
+    pair = torch.cat([rows.logarithms.diagonal(views), rows.logarithms.diagonal(-views)])
+    of_pair = rows.totals - pair
+    return (2 * rows.mean_loss(_same_label(labels)) + of_pair).mean()
 
 
 @float32
@@ -59,23 +62,38 @@ def replay_instance_loss(similarity: Tensor, labels: Tensor, temperature: float)
         labels: (B,) labels of one view; a mixed image's is a fraction and equals only its own.
         temperature: τ′.
     """
-    losses = _row_losses(similarity, temperature)
-    return _mean_over_positives(losses, _same_label(labels)).mean()
+    return Rows.of(similarity, temperature).mean_loss(_same_label(labels)).mean()
 
 
-def _row_losses(similarity: Tensor, temperature: float, excluded: Tensor | None = None) -> Tensor:
-    highest = similarity.detach().amax(dim=1, keepdim=True)
-    weights = ((similarity - highest) / temperature).exp()
-    if excluded is not None:
-        weights = weights.masked_fill(excluded, 0.0)
-    probability = weights / (weights.sum(dim=1, keepdim=True) + EPSILON)
-    return -(probability + EPSILON).log()
+class Rows(NamedTuple):
+    """The row losses ℓ_ij = log(Z_i) − log(e_ij + ε·Z_i) with Z_i = Σ_k e_ik + ε.
+
+    That is the ℓ of above. Its two parts are kept apart, because the matrix has millions of
+    entries and takes most of the time: each pass over it that can be saved counts.
+    """
+
+    totals: Tensor
+    """(n,): log(Z_i)."""
+    logarithms: Tensor
+    """(n, m): log(e_ij + ε·Z_i)."""
+
+    @classmethod
+    def of(cls, similarity: Tensor, temperature: float, excluded: Tensor | None = None) -> "Rows":
+        """From similarities (n, m); where excluded holds, e_ij is 0."""
+        highest = similarity.detach().amax(dim=1, keepdim=True)
+        weights = ((similarity - highest) / temperature).exp()
+        if excluded is not None:
+            weights = weights.masked_fill(excluded, 0.0)
+        total = weights.sum(dim=1, keepdim=True) + EPSILON
+        return cls(total.log().squeeze(1), (weights + EPSILON * total).log())
+
+    def mean_loss(self, same: Tensor) -> Tensor:
+        """(n,): the mean of ℓ_ij over the positives of each row, where `same` (n, m) holds."""
+        positive = same.to(self.logarithms.dtype)
+        sums: Tensor = torch.linalg.vecdot(self.logarithms, positive)
+        return self.totals - sums / positive.sum(dim=1)
 
 
 def _same_label(labels: Tensor) -> Tensor:
     both = torch.cat([labels, labels])
     return both[:, None] == both[None, :]
-
-
-def _mean_over_positives(losses: Tensor, same: Tensor) -> Tensor:
-    return (losses * same).sum(dim=1) / same.sum(dim=1)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from onpro.losses.instances import _mean_over_positives, _row_losses
+from onpro.losses.instances import Rows
 from onpro.losses.precision import float32
 
 
@@ -19,7 +19,7 @@ def previous_instance_loss(similarity: Tensor, labels: Tensor, temperature: floa
         temperature: τ′.
     """
     same = labels[:, None] == labels[None, :]
-    return _mean_over_positives(_row_losses(similarity, temperature), same).mean()
+    return Rows.of(similarity, temperature).mean_loss(same).mean()
 
 
 @float32
