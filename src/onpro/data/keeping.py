@@ -32,7 +32,7 @@ def kept_images(
     try:
         with safe_open(path, "pt") as file:
             said = file.metadata() or {}
-            images = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            images = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 # no dict
     except (SafetensorError, OSError) as error:
         LOG.warning("%s cannot be read (%s): it is made again.", path, error)
         return None

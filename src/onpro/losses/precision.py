@@ -24,7 +24,7 @@ def float32(function: Callable[P, R]) -> Callable[P, R]:
         with torch.autocast(device, enabled=False):
             return function(
                 *(_cast_up(a) for a in args),  # type: ignore[arg-type] # same types, wider floats
-                **{name: _cast_up(a) for name, a in kwargs.items()},  # type: ignore[arg-type]
+                **{name: _cast_up(a) for name, a in kwargs.items()},  # type: ignore[arg-type] # too
             )
 
     return inner

@@ -97,7 +97,7 @@ class Stateful(Protocol):
 
     def state_dict(self) -> Any: ...  # noqa: D102 # the class says it
 
-    def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102
+    def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102 # the class says it
 
 
 Learn = Callable[[Batch], dict[str, Tensor]]
