@@ -1,3 +1,4 @@
+import copy
 from collections.abc import Mapping
 
 import pytest
@@ -5,8 +6,9 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
-from onpro.nn import ENCODERS, build_encoder
+from onpro.nn import ENCODERS, build_encoder, seeded
 from onpro.nn.count import macs, parameters
+from onpro.nn.resnet import FirstConvolution
 
 
 def random_images(count: int, side: int, channels: int = 3) -> Tensor:
@@ -101,3 +103,19 @@ def test_images_too_small_are_refused_with_advice() -> None:
         build_encoder("resnet18-imagenet", (3, 8, 8), seed=0)
     with pytest.raises(UserError, match=r"at least 4×4\.$"):
         build_encoder("slim", (3, 3, 9), seed=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_black_channels_beside_images_change_nothing(channels: int) -> None:
+    with seeded(0):
+        cpu = FirstConvolution(channels, 16, 3, padding=1, bias=False).double()
+    gpu = copy.deepcopy(cpu).cuda()
+    images = random_images(4, 9, channels).double()
+    expected, maps = cpu(images), gpu(images.cuda())
+    torch.autograd.backward([expected.square().sum(), maps.square().sum()])
+    assert cpu.weight.grad is not None
+    assert gpu.weight.grad is not None
+    assert torch.allclose(maps.cpu(), expected)
+    assert torch.allclose(gpu.weight.grad.cpu(), cpu.weight.grad)

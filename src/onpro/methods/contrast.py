@@ -18,6 +18,7 @@ from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, total
 from onpro.methods.settings import Settings, require, require_dimension, require_temperature
+from onpro.nn.optimizers import Adam
 from onpro.streams import Batch
 
 
@@ -96,7 +97,7 @@ class ContrastMethod(Method[C], ABC):
             f"a projection of {settings.projection} dimensions is wider than the encoder's "
             f"{width} features: make it narrower or switch the feature slice off.",
         )
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = Adam(
             self.network.parameters(),
             settings.learning_rate,
             betas=settings.betas,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from onpro.methods.settings import Settings, require
+from onpro.nn.optimizers import SGD, Adam
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,5 @@ class DescentSettings(Settings):
         """The optimizer, whose step is one fused kernel."""
         rate, decay = self.learning_rate, self.weight_decay
         if self.optimizer == "adam":
-            return torch.optim.Adam(parameters, rate, weight_decay=decay, fused=True)
-        return torch.optim.SGD(
-            parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True
-        )
+            return Adam(parameters, rate, weight_decay=decay, fused=True)
+        return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)

@@ -18,6 +18,7 @@ from onpro.methods.rotated_head import RotatedHeadMethod
 from onpro.methods.settings import Settings, require, require_temperature
 from onpro.methods.task_images import TaskImages
 from onpro.methods.teacher import Teacher
+from onpro.nn.optimizers import Adam
 from onpro.streams import Batch
 
 ROTATIONS = 4
@@ -86,10 +87,10 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.radius = torch.zeros((), device=device)
         """How far images of a class spread around its mean, measured once, in the first task."""
 
-    def fresh_optimizer(self) -> torch.optim.Adam:
+    def fresh_optimizer(self) -> Adam:
         """Adam that knows nothing yet."""
         settings = self.settings
-        return torch.optim.Adam(
+        return Adam(
             self.network.parameters(),
             settings.learning_rate,
             weight_decay=settings.weight_decay,

@@ -27,6 +27,8 @@ PROGRAMS = 264
 TILE = 4096
 """Elements a program works on at a time: few enough that a processor has registers for two."""
 WARPS = 8
+STAGES = 3
+"""How many tiles of each map are on their way at once: those to come, while one is worked on."""
 WIDEST = 64
 """Most channels of a tile."""
 
@@ -174,7 +176,7 @@ class _Cut:
         self.tables = _tables(rows, height, max(1, PROGRAMS // columns), device)
         self.parts = len(self.tables[0])
         self.grid = (self.parts, columns)
-        self.sizes = (channels, height, width)
+        self.sizes = (channels, height, width, STAGES)
 
     def new_sums(self) -> Tensor:
         """Room for two sums of each part and channel."""
@@ -206,7 +208,14 @@ def _tables(
 
 @triton.jit
 def _sum_maps(
-    x, partial, part_table, group_table, channels, HEIGHT: tl.constexpr, WIDTH: tl.constexpr
+    x,
+    partial,
+    part_table,
+    group_table,
+    channels,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Sums of x − x₀ and (x − x₀)² over the rows of a part, x₀ being the first row of its group.
 
@@ -221,7 +230,7 @@ def _sum_maps(
     shift = tl.load(x + start.to(tl.int64) * channels + c, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     squares = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for tile in range(tl.load(about + TILES)):
+    for tile in tl.range(tl.load(about + TILES), num_stages=STAGES):
         r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
@@ -284,6 +293,7 @@ def _normalise(
     channels,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """The result y = relu((x − mean)·scale·weight + bias + added), scale = 1/√(variance + ε).
 
@@ -316,7 +326,7 @@ def _normalise(
     )
     factor = tl.rsqrt(variance + eps) * tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
-    for tile in range(tl.load(about + TILES)):
+    for tile in tl.range(tl.load(about + TILES), num_stages=STAGES):
         r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
@@ -350,6 +360,7 @@ def _sum_gradients(
     channels,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Sums of g and g·x̂ over the rows of a part, g the gradient behind the ReLU.
 
@@ -366,7 +377,7 @@ def _sum_gradients(
     b = tl.load(bias + c, mask=inside, other=0.0)
     total = tl.zeros([HEIGHT, WIDTH], tl.float32)
     products = tl.zeros([HEIGHT, WIDTH], tl.float32)
-    for tile in range(tl.load(about + TILES)):
+    for tile in tl.range(tl.load(about + TILES), num_stages=STAGES):
         r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
@@ -405,6 +416,7 @@ def _gradient_of_maps(
     channels,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """∂x = weight·scale·(g − mean(g) − x̂·mean(g·x̂)), both means over the group.
 
@@ -429,7 +441,7 @@ def _gradient_of_maps(
     factor = tl.load(scale + group * channels + c, mask=inside, other=0.0)
     w = tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
-    for tile in range(tl.load(about + TILES)):
+    for tile in tl.range(tl.load(about + TILES), num_stages=STAGES):
         r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn.functional import conv2d, pad
 
 from onpro.nn.batch_norm import BatchNorm
 from onpro.nn.encoder import Encoder
@@ -28,7 +29,7 @@ class ResNet18(Encoder):
         super().__init__()
         self.out_features = 8 * width
         if stem == "cifar":
-            self.conv1 = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+            self.conv1: nn.Conv2d = FirstConvolution(channels, width, 3, padding=1, bias=False)
             self.pool: nn.Module | None = None
         else:
             self.conv1 = nn.Conv2d(channels, width, 7, stride=2, padding=3, bias=False)
@@ -48,6 +49,22 @@ class ResNet18(Encoder):
         maps, _ = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         features: Tensor = maps.mean((2, 3))
         return features
+
+
+class FirstConvolution(nn.Conv2d):
+    """A convolution of images, whose channels are few.
+
+    The matrix units of a GPU take channels by eights: black channels make up the number there,
+    which change nothing.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Maps of images (n, channels, height, width)."""
+        if not images.is_cuda:
+            return super().forward(images)
+        missing = (0, 0, 0, 0, 0, -self.in_channels % 8)
+        weight = pad(self.weight, missing)
+        return conv2d(pad(images, missing), weight, self.bias, self.stride, self.padding)
 
 
 class BasicBlock(nn.Module):
