@@ -1,6 +1,8 @@
 """Runs side by side: each computes what it would compute alone."""
 
+import gc
 import signal
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +25,8 @@ from onpro.experiments import (
     side_by_side,
 )
 from onpro.experiments.run import Running
+from onpro.methods import methods
+from onpro.training import Trainer
 from onpro.training.device import pick_device
 
 CPU = torch.device("cpu")
@@ -56,6 +60,22 @@ def test_a_run_that_fails_does_not_disturb_the_others(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing doing"):
         side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=2)
     assert (tmp_path / CONFIG.folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path, name: str) -> None:
+    """Its place on the device is for the next one, before Python looks for garbage."""
+    config = replace(CONFIG, method=name, settings=settings_for(name, "tiny"))
+    trainer: Trainer | None = prepare(config)
+    learner = weakref.ref(trainer.method) if trainer else None
+    gc.disable()
+    try:
+        side_by_side([partial(running, tmp_path / name, config, trainer=trainer)], CPU, at_once=1)
+        trainer = None
+        assert learner is not None
+        assert learner() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_more_is_started_after_a_failure(tmp_path: Path) -> None:

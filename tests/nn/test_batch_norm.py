@@ -78,14 +78,14 @@ def test_fused_kernels_are_not_used_on_a_cpu() -> None:
 def test_where_kernels_do_not_compile_a_warning_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(device: torch.device) -> None:
+    def fail(device: torch.device, dtype: torch.dtype) -> None:
         raise RuntimeError("Failed to find C compiler.\nSpecify one")
 
     monkeypatch.setattr(batch_norm, "fused_kernels_exist", lambda: True)
     monkeypatch.setattr(batch_norm, "_try_kernels", fail)
-    assert not batch_norm.fused_kernels_work(torch.device("cpu"))
+    assert not batch_norm.fused_kernels_work(torch.device("cpu"), torch.float32)
     assert not caplog.records
-    assert not batch_norm.fused_kernels_work(torch.device("cuda", 7))
+    assert not batch_norm.fused_kernels_work(torch.device("cuda", 7), torch.float32)
     assert "do not work here (Failed to find C compiler): steps take longer." in caplog.text
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
-from onpro.nn import ENCODERS, build_encoder, seeded
+from onpro.nn import ENCODERS, build_encoder, normalised_apart, seeded, use_fused_kernels
 from onpro.nn.count import macs, parameters
 from onpro.nn.resnet import FirstConvolution
 
@@ -119,3 +119,28 @@ def test_black_channels_beside_images_change_nothing(channels: int) -> None:
     assert gpu.weight.grad is not None
     assert torch.allclose(maps.cpu(), expected)
     assert torch.allclose(gpu.weight.grad.cpu(), cpu.weight.grad)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_residual_network_needs_no_kernel_but_the_compiled_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from triton import knobs
+
+    from onpro.nn.fused_batch_norm import compile_kernels
+
+    compile_kernels(torch.device("cuda"), torch.bfloat16)
+    compiled: list[object] = []
+
+    def hook(**about: object) -> None:
+        compiled.append(about)
+
+    monkeypatch.setattr(knobs.runtime, "jit_post_compile_hook", hook)
+    encoder = build_encoder("resnet18", (3, 32, 32), seed=0)
+    encoder.to("cuda", memory_format=torch.channels_last)  # type: ignore[call-overload] # missing in torch's stubs
+    use_fused_kernels(encoder)
+    with torch.autocast("cuda", torch.bfloat16), normalised_apart(encoder, [3, 2]):
+        images = random_images(5, 32).cuda().contiguous(memory_format=torch.channels_last)
+        encoder(images).sum().backward()
+    assert not compiled

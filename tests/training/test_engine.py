@@ -1,5 +1,6 @@
 """Engines: however a step is computed, the outcome is the same."""
 
+import gc
 from collections.abc import Callable
 from itertools import islice
 
@@ -91,6 +92,38 @@ def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
     plain, fused = (first_losses(name, torch.device("cuda"), fused=f) for f in (False, True))
     for before, after in zip(plain, fused, strict=True):
         assert after == pytest.approx(before, rel=0.02, abs=1e-3)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("name", ["cope", "er", "onpro"])
+def test_steps_of_another_kind_may_come_between(name: str) -> None:
+    device = torch.device("cuda")
+    alone, mixed = untrained(name, "eager", device), untrained(name, "graph", device)
+    with repeatable(device):
+        for batch in alone.stream:
+            alone.method.observe(batch)
+        for position, batch in enumerate(mixed.stream):
+            mixed.method.observe(batch, mixed._learn if position % 7 else None)
+    assert same_state(mixed.method, alone.method)
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_garbage_does_not_spoil_a_recording() -> None:
+    """A graph that nobody needs any more, in a cycle, when Python collects all the time."""
+    device = torch.device("cuda")
+    cycle: list[object] = [trained("er", "graph", device)]
+    cycle.append(cycle)
+    thresholds = gc.get_threshold()
+    gc.disable()
+    del cycle
+    gc.set_threshold(1, 1, 1)
+    gc.enable()
+    try:
+        trained("gss", "graph", device)
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 @pytest.mark.gpu

@@ -94,6 +94,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         class_order=config.class_order,
         device=device,
     )
+    autocast = AUTOCAST[config.precision]
     context = Context(
         image_shape=data.image_shape,
         normalise=Normalise(data.mean, data.std),
@@ -101,8 +102,8 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         memory=config.memory,
         seed=config.seed,
         device=device,
-        autocast=AUTOCAST[config.precision],
-        fused=engine == "graph" and fused_kernels_work(device),
+        autocast=autocast,
+        fused=engine == "graph" and fused_kernels_work(device, autocast or torch.float32),
     )
     learner = method(config.method)(config.settings, context)
     return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
@@ -200,11 +201,12 @@ def running(
                 if tensorboard or (saved and any(place.glob("events.out.tfevents*"))):
                     board = TensorBoardLog(place, trainer.stream.position)
                     trainer.listeners.append(logs.enter_context(closing(board)))
+                identity = _identity(config, trainer)
                 saver = Saver(
                     checkpoints,
                     checkpoint_every,
                     stop=stop,
-                    beside=lambda: _identity(config, trainer) | {"events": log.size()},
+                    beside=lambda: identity | {"events": log.size()},
                 )
                 trainer.keeper = logs.enter_context(closing(saver))
                 yield from trainer.steps()

@@ -91,15 +91,15 @@ def fused_kernels_exist() -> bool:
 
 
 @functools.cache
-def fused_kernels_work(device: torch.device) -> bool:
+def fused_kernels_work(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether kernels can be compiled for a device and run there: that takes a C compiler too.
 
-    Says so where they should and do not.
+    Says so where they should and do not. Afterwards they are compiled, for maps of that type.
     """
     if device.type != "cuda" or not fused_kernels_exist():
         return False
     try:
-        _try_kernels(device)
+        _try_kernels(device, dtype)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         LOG.warning("fused kernels do not work here (%s): steps take longer.", reason)
@@ -107,11 +107,14 @@ def fused_kernels_work(device: torch.device) -> bool:
     return True
 
 
-def _try_kernels(device: torch.device) -> None:
-    """One of the kernels that every run needs."""
+def _try_kernels(device: torch.device, dtype: torch.dtype) -> None:
+    """Compile all, run one that every run needs."""
+    from onpro.nn.fused_batch_norm import compile_kernels
+
+    compile_kernels(device, dtype)
     norm = BatchNorm(64, device=device)
     use_fused_kernels(norm)
-    x = torch.zeros(2, 64, 2, 2, dtype=torch.bfloat16, device=device)
+    x = torch.zeros(2, 64, 2, 2, dtype=dtype, device=device)
     norm(x.contiguous(memory_format=torch.channels_last)).sum().item()
 
 

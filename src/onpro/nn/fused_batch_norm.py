@@ -15,6 +15,7 @@ The reference is `BatchNorm.forward` without its fused branch.
 """
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -22,13 +23,13 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-PROGRAMS = 264
-"""How many programs share a matrix: two for each processor of a large GPU."""
-TILE = 4096
-"""Elements a program works on at a time: few enough that a processor has registers for two."""
-WARPS = 8
-STAGES = 3
-"""How many tiles of each map are on their way at once: those to come, while one is worked on."""
+PROGRAMS = 528
+"""How many programs share a matrix: four for each processor of a large GPU."""
+TILE = 2048
+"""Elements a program works on at a time: few enough that a processor has registers for four."""
+WARPS = 4
+STAGES = 4
+"""How many tiles of a map are on their way at once."""
 WIDEST = 64
 """Most channels of a tile."""
 
@@ -62,6 +63,50 @@ def fused_batch_norm(
         x, norm.weight, norm.bias, added, norm, activate, groups or (len(x),)
     )
     return results
+
+
+def compile_kernels(device: torch.device, dtype: torch.dtype) -> None:
+    """Compile what a training step of a residual network needs, all of it at the same time.
+
+    One kernel after the other, when it is first called, takes three times as long. Later processes
+    find them on the disk.
+
+    Args:
+        device: for which GPU.
+        dtype: type of the maps.
+    """
+    cut = _Cut((8,), WIDEST, device)
+    maps = torch.empty(2, WIDEST, 2, 2, dtype=dtype, device=device)
+    vector = torch.empty(WIDEST, device=device)
+    count = torch.zeros((), dtype=torch.int64, device=device)
+    sums = cut.new_sums()
+    rest = *cut.tables, *cut.sizes
+    jobs: list[tuple[Any, tuple[Any, ...]]] = [(_sum_maps, (maps, sums, *rest))]
+    for added, activate in ((None, False), (None, True), (maps, True)):
+        numbers = 1e-5, 0.1, 1, added is not None, activate
+        jobs.append((_normalise, (maps, added, maps, sums, *[vector] * 6, count, *numbers, *rest)))
+    for other, recompute, y in (
+        (None, True, None),
+        (None, False, None),
+        (None, False, maps),
+        (maps, True, None),
+        (maps, False, maps),
+    ):
+        written = maps if y is not None or other is not None else None
+        flags = other is not None, recompute, y is not None, written is not None
+        arguments = maps, maps, other, y, written, sums, *[vector] * 4, *flags, *rest
+        jobs.append((_sum_gradients, arguments))
+    for recompute in (False, True):
+        arguments = maps, maps, maps, sums, sums, *[vector] * 4, cut.parts, recompute, *rest
+        jobs.append((_gradient_of_maps, arguments))
+
+    def compile_one(job: tuple[Any, tuple[Any, ...]]) -> None:
+        kernel, arguments = job
+        with torch.cuda.device(device):
+            kernel.warmup(*arguments, num_warps=WARPS, grid=(1,))
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(compile_one, jobs))
 
 
 class _FusedBatchNorm(torch.autograd.Function):

@@ -1,5 +1,6 @@
 """How a training step is computed: operation by operation, compiled, or as one CUDA graph."""
 
+import gc
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,7 +54,7 @@ class GraphEngine:
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
         """One training step."""
         phase = self.method.phase(), batch.images.shape
-        if phase != self._phase:
+        if phase != self._phase or (self._recording is not None and self._recording.outdated()):
             self._phase = phase
             self._forget()
             return self.method.learn(batch)
@@ -77,10 +78,11 @@ class Recording:
         self.graph = torch.cuda.CUDAGraph()
         for generator in method.random:
             self.graph.register_generator_state(generator)
-        state = list(_tensors(method))
+        self._state = list(_tensors(method))
         before = _counts(method)
         try:
             with (
+                _nothing_collected(),
                 _capturable(method.optimizer),
                 torch.cuda.graph(
                     self.graph, stream=_own_stream(), capture_error_mode="thread_local"
@@ -90,7 +92,7 @@ class Recording:
                 self.names = list(terms)
                 values = [term.detach().float() for term in terms.values()]
                 self.values = torch.stack(values) if values else None
-                _write_back(state)
+                _write_back(self._state)
         except RuntimeError as error:
             raise UserError(
                 f"a step of {method.about.name} cannot be recorded as a CUDA graph "
@@ -98,6 +100,10 @@ class Recording:
             ) from error
         self.added = _Counts(*(b - a for a, b in zip(before, _counts(method), strict=True)))
         _set_counts(method, before)  # nothing has been computed yet
+
+    def outdated(self) -> bool:
+        """Whether somebody has put other tensors in the place of those the graph reads."""
+        return any(place.holder[place.name] is not place.tensor for place in self._state)
 
     def play(self, batch: Batch) -> dict[str, Tensor]:
         """The step, with another batch of the same size."""
@@ -119,6 +125,18 @@ def _own_stream() -> torch.cuda.Stream | None:
     """
     stream = torch.cuda.current_stream()
     return None if stream == torch.cuda.default_stream() else stream
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep Python's garbage: another recording may be in it, whose end would spoil this one."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager
