@@ -122,6 +122,9 @@ class Method(ABC, Generic[S]):
     optimizer: torch.optim.Optimizer
     memory: Memory
 
+    engine: Callable[["Method[Any]", Learn], Learn] = staticmethod(lambda method, step: step)
+    """Makes of a step of this method one with the same outcome, in less time if it is repeated."""
+
     def __init__(self, settings: S, context: Context) -> None:
         settings.check()
         self.settings = settings

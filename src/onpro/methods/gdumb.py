@@ -121,6 +121,7 @@ class GDumb(Method[GDumbSettings]):
         self.network.grow(classes, self.optimizer, self.random["growth"])
         stored = len(self.memory)  # the only question asked of the device
         size = min(self.settings.train_batch, stored)
+        train_step = self.engine(self, self.train_step)
         for epoch in range(self.settings.epochs if stored else 0):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.rate(epoch)
@@ -128,17 +129,19 @@ class GDumb(Method[GDumbSettings]):
                 stored, generator=self.random["training"], device=self.context.device
             )
             for slots in shuffled[: stored // size * size].split(size):
-                self.train_step(slots)
+                replay = self.memory.take(slots)
+                images, labels = replay.images, replay.labels
+                train_step(Batch(images, labels, task=None, classes=()))
 
-    def train_step(self, slots: Tensor) -> None:
+    def train_step(self, stored: Batch) -> dict[str, Tensor]:
         """One SGD step on stored images, its gradient clipped."""
-        stored = self.memory.take(slots)
-        images = self.vary(self.prepare(stored.images))
+        loss = cross_entropy(self.classify(self.vary(self.prepare(stored.images))), stored.labels)
         self.optimizer.zero_grad(set_to_none=True)
-        self.backward(cross_entropy(self.classify(images), stored.labels))
+        self.backward(loss)
         self.scaler.unscale_(self.optimizer)
         clip_grad_norm_(self.network.parameters(), self.settings.clip)
         self.step()
+        return {"ce": loss}
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the memory's table of classes."""

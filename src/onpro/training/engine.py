@@ -29,7 +29,8 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
 def build_engine(name: Engine, method: AnyMethod) -> Learn:
     """What computes the steps of a method in the place of `method.learn`."""
     if name == "graph":
-        return GraphEngine(method)
+        method.engine = GraphEngine  # for whatever it repeats besides
+        return GraphEngine(method, method.learn)
     if name == "compile":
         # Forwards of a step differ in size, and so do steps while the memory fills.
         method.network.encoder.compile(dynamic=True)
@@ -43,11 +44,12 @@ class GraphEngine:
     graph is issued at once. The first step of a phase is computed operation by operation, the
     second is recorded, and from then on the recording is played with other images.
 
-    Random numbers are those of `method.learn`, and so are the results.
+    Random numbers are those of the step itself, and so are the results.
     """
 
-    def __init__(self, method: AnyMethod) -> None:
+    def __init__(self, method: AnyMethod, step: Learn) -> None:
         self.method = method
+        self._step = step
         self._phase: Hashable = None
         self._recording: Recording | None = None
 
@@ -57,9 +59,9 @@ class GraphEngine:
         if phase != self._phase or (self._recording is not None and self._recording.outdated()):
             self._phase = phase
             self._forget()
-            return self.method.learn(batch)
+            return self._step(batch)
         if self._recording is None:
-            self._recording = Recording(self.method, batch)
+            self._recording = Recording(self.method, self._step, batch)
         return self._recording.play(batch)
 
     def _forget(self) -> None:
@@ -72,7 +74,7 @@ class GraphEngine:
 class Recording:
     """A step of a method as a CUDA graph."""
 
-    def __init__(self, method: AnyMethod, batch: Batch) -> None:
+    def __init__(self, method: AnyMethod, step: Learn, batch: Batch) -> None:
         self.method = method
         self.batch = replace(batch, images=batch.images.clone(), labels=batch.labels.clone())
         self.graph = torch.cuda.CUDAGraph()
@@ -81,14 +83,8 @@ class Recording:
         self._state = list(_tensors(method))
         before = _counts(method)
         try:
-            with (
-                _nothing_collected(),
-                _capturable(method.optimizer),
-                torch.cuda.graph(
-                    self.graph, stream=_own_stream(), capture_error_mode="thread_local"
-                ),
-            ):
-                terms = method.learn(self.batch)
+            with _capturable(method.optimizer), recorded_in(self.graph):
+                terms = step(self.batch)
                 self.names = list(terms)
                 values = [term.detach().float() for term in terms.values()]
                 self.values = torch.stack(values) if values else None
@@ -117,6 +113,22 @@ class Recording:
         return dict(zip(self.names, self.values.clone().unbind(), strict=True))
 
 
+@contextmanager
+def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Record what is computed inside; it is not computed yet.
+
+    Python keeps its garbage meanwhile: another graph may be in it, whose end would spoil this one.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph, stream=_own_stream(), capture_error_mode="thread_local"):
+            yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _own_stream() -> torch.cuda.Stream | None:
     """The stream to record on: the run's own, unless it is the default one, which cannot.
 
@@ -125,18 +137,6 @@ def _own_stream() -> torch.cuda.Stream | None:
     """
     stream = torch.cuda.current_stream()
     return None if stream == torch.cuda.default_stream() else stream
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Keep Python's garbage: another recording may be in it, whose end would spoil this one."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 @contextmanager

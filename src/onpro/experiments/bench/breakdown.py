@@ -48,7 +48,7 @@ def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int) -> dict[s
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    with _marked(method), profile(activities=activities) as profiler:
+    with _marked(method), profile(activities=activities, acc_events=True) as profiler:
         for batch in islice(cycle(batches), steps):
             with record_function("step"):
                 method.observe(batch)

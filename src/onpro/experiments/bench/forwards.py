@@ -12,6 +12,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.training import Engine
+from onpro.training.engine import recorded_in
 
 BACKWARD = 2
 """A backward pass computes as much as two forward passes."""
@@ -106,7 +107,6 @@ def network_alone(
 
 def _graph_of(step: Callable[[], None]) -> Callable[[], None]:
     graph = torch.cuda.CUDAGraph()
-    here = torch.cuda.current_stream()  # one that is not the default, which cannot record
-    with torch.cuda.graph(graph, stream=here, capture_error_mode="thread_local"):
+    with recorded_in(graph):
         step()
     return graph.replay

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain, cycle, islice
 from typing import Any
 
@@ -16,6 +17,7 @@ from onpro.experiments.bench.images import fill, made_up_batches
 from onpro.experiments.config import RunConfig
 from onpro.experiments.run import prepare
 from onpro.memory import Memory
+from onpro.nn.count import macs
 from onpro.streams import Batch
 from onpro.training.engine import build_engine
 
@@ -76,6 +78,11 @@ class Learner:
             for _ in range(WARM_UP):
                 self.step()
         wait(device)
+
+    @cached_property
+    def flops_of_an_image(self) -> int:
+        """Multiplications and additions of its encoder."""
+        return 2 * macs(self.method.network.encoder, self.method.context.image_shape)
 
     def step(self) -> None:
         """One training step."""

@@ -14,7 +14,6 @@ from onpro.experiments.bench.images import made_up_images
 from onpro.experiments.bench.learner import Learner
 from onpro.experiments.config import RunConfig
 from onpro.experiments.record import hardware, versions
-from onpro.nn.count import macs
 from onpro.training import Engine, pick_device
 
 PROFILED = 3
@@ -134,7 +133,7 @@ def _figures(
     """What is said of a learner in a task."""
     method, forwards, footprint = learner.method, learner.forwards, learner.footprint
     images = sum(passed.images for passed in forwards)
-    flops = work(forwards, 2 * macs(method.network.encoder, method.context.image_shape))
+    flops = work(forwards, learner.flops_of_an_image)
     tflops = flops / step.median / 1e9
     network_ms = network.median if forwards else 0.0
     on_gpu = method.context.device.type == "cuda"
