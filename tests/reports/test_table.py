@@ -35,7 +35,7 @@ def test_runs_that_differ_in_their_seed_share_a_row() -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[4] == "0, 1"
     assert cells[5:7] == ["90.0 ± 0.0", "67.5 ± 3.5"]
-    assert cells[7:10] == ["65.5 ± 1.0", "35.0 ± 7.1", "17.6 ± 1.4"]
+    assert cells[7:10] == ["65.5 ± 1.0 (+2.0)", "35.0 ± 7.1", "17.6 ± 1.4 (+17.4)"]
     assert "NVIDIA H200, torch 2.11.0" in text
 
 
@@ -45,7 +45,7 @@ def test_of_a_long_stream_some_tasks_are_shown() -> None:
     header, _, row, *_ = text.splitlines()
     shown = [cell.strip() for cell in header.strip("|").split("|") if "after task" in cell]
     assert shown == [f"after task {task}" for task in range(10, 101, 10)]
-    assert "| 50.5 | 1.2 ± 0.1 |" in row, "the last one beside the paper's"
+    assert "| 50.5 | 1.2 ± 0.1 (+49.3) |" in row, "the last one beside the paper's"
 
 
 def test_a_long_and_a_short_stream_are_both_shown_to_their_ends() -> None:
@@ -55,7 +55,7 @@ def test_a_long_and_a_short_stream_are_both_shown_to_their_ends() -> None:
     )
     header, _, *rows = text.splitlines()[:4]
     titles = [cell.strip() for cell in header.strip("|").split("|")]
-    for row, last, value in zip(rows, (2, 20), ("75.0", "48.5"), strict=True):
+    for row, last, value in zip(rows, (20, 2), ("48.5", "75.0"), strict=True):
         assert row.strip("|").split("|")[titles.index(f"after task {last}")].strip() == value
 
 

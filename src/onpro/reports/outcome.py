@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from onpro.errors import UserError
@@ -48,8 +49,8 @@ class Outcome:
 
     @property
     def seeds(self) -> str:
-        """The seeds, in the order of the runs."""
-        return ", ".join(str(run.result["seed"]) for run in self.runs)
+        """The seeds, such as 0–14."""
+        return ranges([run.result["seed"] for run in self.runs])
 
 
 def outcomes(runs: Sequence[Finished]) -> list[Outcome]:
@@ -61,6 +62,7 @@ def outcomes(runs: Sequence[Finished]) -> list[Outcome]:
 
 
 def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
+    members = sorted(members, key=lambda run: run.result["seed"])
     results = [run.result for run in members]
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
@@ -90,6 +92,25 @@ def configuration(run: Finished) -> dict[str, Any]:
     except (UserError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Whole numbers in order; three or more that follow each other are a range.
+
+    >>> ranges([0, 1, 4, 5, 6, 7])
+    '0, 1, 4–7'
+    """
+    stretches: list[list[int]] = []
+    for number in numbers:
+        if stretches and number == stretches[-1][-1] + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    parts = [
+        [f"{stretch[0]}–{stretch[-1]}"] if len(stretch) > 2 else map(str, stretch)
+        for stretch in stretches
+    ]
+    return ", ".join(chain.from_iterable(parts))
 
 
 def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
