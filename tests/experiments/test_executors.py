@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from onpro.experiments import RunConfig, finished, run, settings_for
-from onpro.experiments.executors import Event, Job, Local, Outcome, execute
+from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
 from onpro.experiments.files import locked
 from onpro.training.checkpoint import Checkpoints
@@ -43,6 +43,7 @@ class Scripted:
         self.script = script
         self.room = slots
         self.started: list[int] = []
+        self.alone: list[bool] = []
         self.under_way: list[ScriptedJob] = []
         self.most = 0
 
@@ -52,8 +53,9 @@ class Scripted:
     def slots(self) -> int:
         return self.room
 
-    def start(self, config: RunConfig, out: Path) -> Job:
+    def start(self, config: RunConfig, out: Path, *, alone: bool) -> Job:
         self.started.append(config.seed)
+        self.alone.append(alone)
         outcomes = self.script.get(config.seed)
         job = ScriptedJob(self, config, out, outcomes.pop(0) if outcomes else FINISHED)
         self.under_way.append(job)
@@ -156,6 +158,8 @@ def test_a_run_whose_worker_dies_is_started_again(tmp_path: Path, result: Path) 
     assert executor.started.count(1) == 3
     assert told(events).count(("again", 1)) == 2
     assert ("finished", 1) in told(events)
+    alone = [alone for seed, alone in zip(executor.started, executor.alone, strict=True) if seed]
+    assert sorted(alone) == [False, False, True, True], "what has died disturbs nobody"
 
 
 def test_it_is_not_started_again_for_ever(tmp_path: Path, result: Path) -> None:
@@ -229,6 +233,22 @@ def workers() -> list[int]:
     return [child.pid for child in multiprocessing.active_children() if child.pid]
 
 
+def until_nobody_works() -> None:
+    for _ in range(1000):
+        if not workers():
+            return
+        time.sleep(0.01)
+    raise AssertionError("a process goes on")
+
+
+Make = Callable[[int], Executor]
+
+
+def crew(workers: int) -> Executor:
+    """Runs that take turns in one process, as they do on a GPU."""
+    return Crews([None], workers)
+
+
 def steps(config: RunConfig, out: Path) -> list[int]:
     lines = (out / config.folder / "events.jsonl").read_text().splitlines()
     return [json.loads(line)["step"] for line in lines]
@@ -256,16 +276,43 @@ def once(act: Callable[[], None], when: Callable[[], bool]) -> Callable[[], None
     return look
 
 
-def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path) -> None:
-    events = list(execute(seeds(3), tmp_path / "a", Local(2)))
+@pytest.mark.parametrize("make", [Local, crew])
+def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path, make: Make) -> None:
+    with closing(make(2)) as executor:
+        events = list(execute(seeds(3), tmp_path / "a", executor))
+    until_nobody_works()
     assert [kind for kind, _ in told(events)].count("finished") == 3
-    assert not workers()
     for config in seeds(3):
         run(config, tmp_path / "b")
         assert plain(config, tmp_path / "a") == plain(config, tmp_path / "b")
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(
         config.folder for config in seeds(3)
     ), "neither logs nor locks are left"
+
+
+def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
+    """Each of its runs by itself, in case one of them was to blame."""
+    runs = [SLOW, replace(SLOW, seed=1)]
+
+    def kill() -> None:
+        (pid,) = workers()
+        os.kill(pid, signal.SIGKILL)
+
+    look = once(kill, lambda: all(has_checkpoint(config, tmp_path / "a") for config in runs))
+    events, most = [], 0
+    with closing(crew(2)) as executor:
+        for event in execute(runs, tmp_path / "a", executor):
+            look()
+            most = max(most, len(workers()))
+            events.append(event)
+    until_nobody_works()
+    kinds = [event.kind for event in events if event.config]
+    assert sorted(kinds) == ["again"] * 2 + ["finished"] * 2 + ["started"] * 4
+    assert {e.reason for e in events if e.kind == "again"} == {"its process was killed by SIGKILL."}
+    assert most == 2
+    for config in runs:
+        run(config, tmp_path / "b")
+        assert plain(config, tmp_path / "a") == plain(config, tmp_path / "b")
 
 
 def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
@@ -323,21 +370,24 @@ def test_a_worker_whose_command_is_gone_ends_in_silence(
     assert finished(CONFIG, tmp_path) is not None
 
 
-def test_stopping_saves_what_was_trained(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [Local, crew])
+def test_stopping_saves_what_was_trained(tmp_path: Path, make: Make) -> None:
     log = tmp_path / SLOW.folder / "events.jsonl"
-    with closing(execute([SLOW], tmp_path, Local(1))) as events:
+    with closing(make(1)) as executor, closing(execute([SLOW], tmp_path, executor)) as events:
         for _ in events:
             if log.exists():
                 break
-    assert not workers()
+    until_nobody_works()
     assert finished(SLOW, tmp_path) is None
     assert has_checkpoint(SLOW, tmp_path)
 
 
-def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [Local, crew])
+def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Make) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="nothing"))
     defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
-    events = list(execute([broken, defect, CONFIG], tmp_path, Local(2)))
+    with closing(make(3)) as executor:
+        events = list(execute([broken, defect, CONFIG], tmp_path, executor))
     reasons = {e.config.hash: e.reason for e in events if e.kind == "failed" and e.config}
     assert "no encoder 'nothing'" in reasons[broken.hash]
     log = tmp_path / f"{defect.folder}.log"
@@ -361,21 +411,45 @@ def test_threads_are_divided_among_workers(
 
 
 def test_gpus_are_shared_evenly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given: list[str] = []
+    class Named(crews.Crew):
+        """Does nothing, for ever."""
 
-    class Process:
-        exitcode = None
+        def __init__(self, gpu: str | None, *, threads: int) -> None:
+            self.gpu, self.closed, self.runs = gpu, False, 0
 
-        def __init__(self, target: object, args: tuple[Any, ...]) -> None:
-            given.append(args[3])
+        def take(self, config: RunConfig, out: Path) -> crews.CrewJob:
+            self.runs += 1
+            return crews.CrewJob(self, self.runs)
 
-        def start(self) -> None:
-            pass
+        def members(self) -> list[int]:
+            return list(range(self.runs))
 
-    executor = Local(5, gpus=["0", "GPU-7", "2"])
+        def alive(self) -> bool:
+            return True
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(crews, "Crew", Named)
+    executor = Crews(["0", "GPU-7", "2"], workers=6)
     assert executor.device() == "cuda"
-    assert executor._context.get_start_method() == "spawn", "each has a CUDA of its own"
-    monkeypatch.setattr(executor._context, "Process", Process)
-    for config in seeds(5):
-        executor.start(config, tmp_path)
-    assert given == ["0", "GPU-7", "2", "0", "GPU-7"]
+    assert executor.slots() == 6
+    jobs = [executor.start(config, tmp_path) for config in seeds(5)]
+    assert [job.crew.gpu for job in jobs] == ["0", "GPU-7", "2", "0", "GPU-7"]
+    assert jobs[0].crew is jobs[3].crew
+    alone = executor.start(CONFIG, tmp_path, alone=True)
+    assert alone.crew.gpu == "2"
+    assert alone.crew is not jobs[2].crew
+    assert executor.start(CONFIG, tmp_path).crew is jobs[0].crew
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_crew_trains_on_a_gpu(tmp_path: Path) -> None:
+    configs = [
+        replace(CONFIG, method=name, settings=settings_for(name, "tiny"), device="cuda")
+        for name in ("er", "onpro", "gdumb", "gss")
+    ]
+    with closing(Crews(["0"], workers=3)) as executor:
+        events = list(execute(configs, tmp_path, executor))
+    assert [e.kind for e in events if e.config].count("finished") == len(configs)

@@ -16,11 +16,11 @@ import torch
 from onpro.cli.live import Live
 from onpro.data import find, load
 from onpro.errors import UserError
-from onpro.experiments import Interrupted, RunConfig, require_writable
+from onpro.experiments import Interrupted, RunConfig, require_writable, room_for_runs
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
-from onpro.experiments.executors import Executor, Local, execute
-from onpro.experiments.experiment import Cell
+from onpro.experiments.executors import Crews, Executor, Local, execute
+from onpro.experiments.experiment import Cell, Experiment, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.cells import (
     CELLS,
@@ -67,8 +67,9 @@ class ManyOptions:
     gpus: int | None = None
     """How many GPUs of this machine to use; else all."""
 
-    gpus_per_run: float = 1.0
-    """Share of a GPU that a run takes: 0.25 puts four on each."""
+    gpus_per_run: float | None = None
+    """Share of a GPU that a run takes: 0.25 puts four on each; else as many as its memory has room
+    for, one for each 9 GiB with images of 32×32, on Ray one."""
 
     cpus_per_run: int = 1
     """Cores that a run takes on Ray."""
@@ -88,7 +89,7 @@ class ManyOptions:
     def check(self) -> None:
         """Refuse what cannot work."""
         self.number_of_workers()
-        if not 0 < self.gpus_per_run <= 1:
+        if self.gpus_per_run is not None and not 0 < self.gpus_per_run <= 1:
             raise UserError(
                 f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
                 "another --gpus-per-run."
@@ -116,7 +117,7 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     if not options.dry_run:
         require_writable(options.out)
     try:
-        with closing(_executor(options)) as executor, _interruptible():
+        with closing(_executor(cells, options)) as executor, _interruptible():
             place = _place(executor, options)
             planned = _possible(plan(cells, options.out, place), what)
             if options.dry_run:
@@ -136,7 +137,7 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     return 1 if failures else 0
 
 
-def _executor(options: ManyOptions) -> Executor:
+def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
     """Where runs happen."""
     if options.on == "ray" and not options.dry_run:
         from onpro.experiments.executors.ray import Ray
@@ -144,14 +145,30 @@ def _executor(options: ManyOptions) -> Executor:
         return Ray(
             options.ray_address,
             cpus=options.cpus_per_run,
-            gpus=options.gpus_per_run,
+            gpus=options.gpus_per_run or 1.0,
             workers=options.number_of_workers(),
             device=options.device,
         )
     if pick_device(options.device).type == "cpu":
         return Local(options.number_of_workers())
     gpus = _gpus(options.gpus)
-    return Local(options.number_of_workers() or int(len(gpus) / options.gpus_per_run), gpus)
+    return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(cells, options))
+
+
+def _runs_per_gpu(cells: Sequence[Cell], options: ManyOptions) -> int:
+    if options.gpus_per_run is not None:
+        return int(1 / options.gpus_per_run)
+    gpus = range(torch.cuda.device_count())
+    smallest = min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
+    return room_for_runs(smallest, max(map(_image_size, experiments_of(cells))))
+
+
+def _image_size(experiment: Experiment) -> int:
+    given: int | None = dict(experiment.stream).get("image_size")
+    try:
+        return given or find(experiment.data).image_size or 0
+    except UserError:  # which is told when it comes to the plan
+        return 0
 
 
 def _place(executor: Executor, options: ManyOptions) -> Place:

@@ -9,19 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from onpro.cli.parsing import parse
 from onpro.cli.progress import Bars
 from onpro.cli.signals import stop_requests
 from onpro.cli.summary import print_runs
 from onpro.data import find
-from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments import (
     Finished,
     RunConfig,
+    SharedImages,
     data_values,
     finished_in,
-    load_images,
     prepare,
     recipes,
     require_writable,
@@ -59,7 +60,8 @@ class RunOptions:
     """Number of runs, with seeds SEED, SEED+1, ...; on a GPU they run side by side."""
 
     at_once: int = 0
-    """How many runs share a GPU at a time; 0: one for each 8 GiB of its free memory."""
+    """How many runs share a GPU at a time; 0: as many as its free memory has room for, one for
+    each 9 GiB with images of 32×32."""
 
     recipe: str | None = None
     """A named variation of the method, such as an ablation of the paper."""
@@ -176,8 +178,7 @@ def train(
 ) -> list[Finished]:
     """Run what each folder is for, from its last checkpoint on, unless it is finished.
 
-    On a GPU several go side by side. They share the data if they are of one source that gives all
-    seeds the same.
+    On a GPU several go side by side.
     """
     if at_once < 0:
         raise UserError(f"--at-once must be at least 1, or 0 for as many as fit, not {at_once}.")
@@ -190,8 +191,8 @@ def train(
         device = pick_device(first.device)
         with stop_requests() as stop, Bars() as bars:
 
-            def start(folder: Path, config: RunConfig, data: ImageSet | None) -> Running:
-                trainer = prepare(config, data)
+            def start(folder: Path, config: RunConfig) -> Running:
+                trainer = prepare(config, images(config))
                 name = f"seed {config.seed}"
                 label = f"{config.method} on {config.data}, {name}"
                 bar = bars.follow(trainer, label=label, name=name if len(open_runs) > 1 else "")
@@ -209,21 +210,23 @@ def train(
                 )
                 return log.during(going) if log else going
 
-            shared = load_images(first) if _share_images([c for _, c in open_runs]) else None
+            images = SharedImages()
             trained = side_by_side(
-                [partial(start, folder, config, shared) for folder, config in open_runs],
+                [partial(start, folder, config) for folder, config in open_runs],
                 device,
-                at_once=at_once or room_for_runs(device),
+                at_once=at_once or _room(device, first),
                 deterministic=any(config.deterministic for _, config in open_runs),
             )
         done |= dict(zip([folder for folder, _ in open_runs], trained, strict=True))
     return [finished for folder, _ in runs if (finished := done[folder])]
 
 
-def _share_images(configs: Sequence[RunConfig]) -> bool:
-    """Whether several runs see the same images."""
-    kinds = {(c.data, c.data_dir, c.image_size, c.limit_per_class, c.device) for c in configs}
-    return len(configs) > 1 and len(kinds) == 1 and not find(configs[0].data).seeded
+def _room(device: torch.device, config: RunConfig) -> int:
+    """How many runs such as this one a device trains at once: a CPU is filled by one."""
+    if device.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(device)
+    return room_for_runs(free, config.image_size or find(config.data).image_size or 0)
 
 
 def show(runs: Sequence[Finished], *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from onpro.experiments.recipes import Recipe, data_values, recipes, settings_for
 from onpro.experiments.run import (
     Finished,
     Interrupted,
+    SharedImages,
     finished,
     finished_in,
     load_images,
@@ -22,6 +23,7 @@ __all__ = [
     "Interrupted",
     "Recipe",
     "RunConfig",
+    "SharedImages",
     "Summary",
     "data_values",
     "finished",

@@ -4,11 +4,11 @@ import logging
 import shlex
 import shutil
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import torch
 
@@ -78,6 +78,22 @@ def load_images(config: RunConfig) -> ImageSet:
     return data.to(pick_device(config.device))
 
 
+class SharedImages:
+    """The data of runs in one process: those that see the same images have one copy of them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[Hashable, ImageSet] = {}
+
+    def __call__(self, config: RunConfig) -> ImageSet:
+        """The data of a run, see `load_images`."""
+        if find(config.data).seeded:  # each seed has its own
+            return load_images(config)
+        kind = config.data, config.data_dir, config.image_size, config.limit_per_class
+        if kind not in self._loaded:
+            self._loaded[kind] = load_images(config)
+        return self._loaded[kind]
+
+
 def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     """Build the method, on data that are loaded unless given; nothing is written."""
     device = pick_device(config.device)
@@ -134,15 +150,18 @@ def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
 Running = Generator[None, None, Finished]
 """A run on its way: it hands over after each step."""
 
+End = TypeVar("End")
+"""What there is when a run is over."""
 
-def last(running: Running) -> Finished:
+
+def last(running: Generator[None, None, End]) -> End:
     """Go on with a run until it is over."""
     while True:
         try:
             next(running)
         except StopIteration as end:
-            finished: Finished = end.value
-            return finished
+            value: End = end.value
+            return value
 
 
 def running(

@@ -1,42 +1,49 @@
 """Several runs in one process, which share a GPU step by step."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from typing import Generic
 
 import torch
 
-from onpro.experiments.run import Finished, Running
+from onpro.experiments.run import End
 from onpro.training.device import repeatable
 
-ROOM = 8 * 2**30
-"""Bytes of a GPU's memory that a run is given, where nobody says how many runs share it: OnPro on
-images of 32×32 needs a bit less."""
+ROOM = 9 * 2**30
+"""Bytes of a GPU's memory that a run on images of 32×32 is given, where nobody says how many runs
+share it: OnPro takes 8.5 GiB, most others less than one."""
 
 
-def room_for_runs(device: torch.device) -> int:
-    """How many runs go side by side where nobody says: one on a CPU, which one run fills."""
-    if device.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(device)
-    return max(1, free // ROOM)
+def room_for_runs(free: int, side: int) -> int:
+    """How many runs share a GPU where nobody says: as many as fit.
+
+    Args:
+        free: bytes of its memory.
+        side: of the images, in pixels; larger ones need more room.
+    """
+    return max(1, free // (ROOM * max(32, side) ** 2 // 32**2))
+
+
+Start = Callable[[], Generator[None, None, End]]
+"""Begins a run, which hands over after each step."""
 
 
 @dataclass(frozen=True)
-class _Lane:
+class _Lane(Generic[End]):
     """A run on its way, and the queue in which the GPU does its work."""
 
     number: int
-    running: Running
+    running: Generator[None, None, End]
     queue: torch.cuda.Stream | None
 
 
 def side_by_side(
-    starts: Iterable[Callable[[], Running]],
+    starts: Iterable[Start[End] | None],
     device: torch.device,
     *,
     at_once: int,
     deterministic: bool = False,
-) -> list[Finished]:
+) -> list[End]:
     """Train runs, some of them at once, and give their results in order.
 
     Each takes a step in turn. On a GPU each has a stream of its own, so that the small operations
@@ -45,28 +52,30 @@ def side_by_side(
     interruption ends all of them: each that was asked to stop has saved itself by then.
 
     Args:
-        starts: what starts each run, called when its turn comes.
+        starts: what starts each run, asked for when there is room; None: there is none just now.
         device: where they compute.
         at_once: how many share the device; the next starts when one is over.
         deterministic: whether a GPU has to compute the same bits each time.
     """
-    waiting = list(enumerate(starts))[::-1]
-    lanes: list[_Lane] = []
-    done: dict[int, Finished] = {}
+    waiting = enumerate(starts)
+    more = True
+    lanes: list[_Lane[End]] = []
+    done: dict[int, End] = {}
     errors: list[BaseException] = []
     with repeatable(device, deterministic):
-        while waiting or lanes:
+        while lanes or (more and not errors):
             interrupted = any(isinstance(error, KeyboardInterrupt) for error in errors)
-            while waiting and len(lanes) < at_once and not errors:
-                number, start = waiting.pop()
+            while more and len(lanes) < at_once and not errors:
+                number, start = next(waiting, (END, None))
+                if start is None:
+                    more = number != END
+                    break
                 queue = torch.cuda.Stream(device) if device.type == "cuda" else None
                 try:
                     with torch.cuda.stream(queue):
                         lanes.append(_Lane(number, start(), queue))
                 except Exception as error:
                     errors.append(error)
-            if errors:
-                waiting.clear()
             for lane in list(lanes):
                 try:
                     with torch.cuda.stream(lane.queue):
@@ -84,3 +93,7 @@ def side_by_side(
     if errors:
         raise errors[0]
     return [done[number] for number in sorted(done)]
+
+
+END = -1
+"""In the place of a number: nothing else comes."""

@@ -89,6 +89,8 @@ class Recording:
                 values = [term.detach().float() for term in terms.values()]
                 self.values = torch.stack(values) if values else None
                 _write_back(self._state)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             raise UserError(
                 f"a step of {method.about.name} cannot be recorded as a CUDA graph "

@@ -48,8 +48,8 @@ class Executor(Protocol):
     def slots(self) -> int:
         """How many runs fit at the moment, those under way included."""
 
-    def start(self, config: RunConfig, out: Path) -> Job:
-        """Begin or continue a run."""
+    def start(self, config: RunConfig, out: Path, *, alone: bool) -> Job:
+        """Begin or continue a run; alone: in a process that has no other."""
 
     def close(self) -> None:
         """Let go of what was taken for the runs."""
@@ -120,7 +120,8 @@ def _start(todo: _Work, out: Path, executor: Executor) -> Iterator[Event]:
             if is_held(folder):
                 todo.waiting.append(_later(attempt))
                 continue
-        todo.under_way.append((attempt, executor.start(attempt.config, out)))
+        job = executor.start(attempt.config, out, alone=attempt.number > 1)
+        todo.under_way.append((attempt, job))
         room -= 1
         yield Event("started", attempt.config)
 

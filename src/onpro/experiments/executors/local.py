@@ -1,10 +1,9 @@
-"""Runs on this machine, each in a process of its own."""
+"""Runs on the cores of this machine, each in a process of its own."""
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -22,44 +21,33 @@ from onpro.experiments.executors.worker import Outcome, work
 class Local:
     """Some processes at once.
 
-    Whatever ends one of them ends no other. On GPUs each is a new interpreter with a CUDA of its
-    own; on a CPU it is forked from a server that has only imported what a run needs, which saves
-    the seconds that takes.
+    Whatever ends one of them ends no other. Each is forked from a server that has only imported
+    what a run needs, which saves the seconds that takes.
 
     Args:
         workers: how many runs at once; default: as many as there are cores.
-        gpus: names of the GPUs to spread the runs over, as `CUDA_VISIBLE_DEVICES` takes them.
     """
 
-    def __init__(self, workers: int | None = None, gpus: Sequence[str] = ()) -> None:
+    def __init__(self, workers: int | None = None) -> None:
         self._workers = workers or cores()
         self._threads = max(1, min(cores(), torch.get_num_threads()) // self._workers)
-        self._gpus = list(gpus)
-        self._jobs: list[LocalJob] = []
-        self._context = _context(clean=bool(gpus))
+        self._context = _context()
 
     def device(self) -> Literal["cpu", "cuda"]:
-        """On the GPUs, if there are any to use."""
-        return "cuda" if self._gpus else "cpu"
+        """On the CPU."""
+        return "cpu"
 
     def slots(self) -> int:
         """As many as there are workers."""
         return self._workers
 
-    def start(self, config: RunConfig, out: Path) -> Job:
-        """Start a process, on the GPU that has the fewest."""
-        self._jobs = [job for job in self._jobs if job.outcome() is None]
-        busy = [job.gpu for job in self._jobs]
-        gpu = min(self._gpus, key=busy.count, default=None)
+    def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
+        """Start a process, in which a run is always alone."""
         receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=_child, args=(config, out, self._threads, gpu, sender)
-        )
+        process = self._context.Process(target=_child, args=(config, out, self._threads, sender))
         process.start()
         sender.close()  # so that the end of the process is the end of the pipe
-        job = LocalJob(process, receiver, gpu)
-        self._jobs.append(job)
-        return job
+        return LocalJob(process, receiver)
 
     def close(self) -> None:
         """Nothing is left to let go of."""
@@ -68,8 +56,7 @@ class Local:
 class LocalJob:
     """A process and what it has to say at its end."""
 
-    def __init__(self, process: BaseProcess, receiver: Connection, gpu: str | None) -> None:
-        self.gpu = gpu
+    def __init__(self, process: BaseProcess, receiver: Connection) -> None:
         self._process = process
         self._receiver = receiver
         self._outcome: Outcome | None = None
@@ -88,8 +75,7 @@ class LocalJob:
                 outcome = None
         if isinstance(outcome, Outcome):
             return outcome
-        how = f"was killed by {_name(-status)}" if status < 0 else f"ended with status {status}"
-        return Outcome("died", f"its process {how}.")
+        return Outcome("died", f"its process {how_it_ended(status)}.")
 
     def stop(self) -> None:
         """Send SIGTERM."""
@@ -109,38 +95,45 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-PRELOADED = [work.__module__, "torch._dynamo"]
-"""What takes seconds to import: the package, and what an optimizer's first step imports."""
+PRELOADED = [work.__module__]
+"""What takes seconds to import."""
 
 
-def _context(*, clean: bool) -> ForkServerContext | SpawnContext:
-    if clean or "forkserver" not in multiprocessing.get_all_start_methods():
+def _context() -> ForkServerContext | SpawnContext:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
 
 
-def _child(config: RunConfig, out: Path, threads: int, gpu: str | None, sender: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command, which tells us
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+def _child(config: RunConfig, out: Path, threads: int, sender: Connection) -> None:
+    ignore_ctrl_c()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     outcome = work(config, out, threads=threads)
     with suppress(BrokenPipeError):  # the command has been killed: nobody wants to know
         sender.send(outcome)
 
 
-def _end_with_parent() -> None:
-    """Save the run and end when the command has been killed."""
+def ignore_ctrl_c() -> None:
+    """Leave it to the command, which tells its processes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end_with_parent() -> None:
+    """Wait until the command has been killed; then save what is under way and end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _name(number: int) -> str:
+def how_it_ended(status: int) -> str:
+    """What the exit status of a process says."""
+    if status >= 0:
+        return f"ended with status {status}"
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(-status).name
     except ValueError:
-        return f"signal {number}"
+        name = f"signal {-status}"
+    return f"was killed by {name}"

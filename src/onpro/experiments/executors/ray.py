@@ -72,8 +72,8 @@ class Ray:
     def _there(self, kind: str) -> float:
         return float(self._ray.cluster_resources().get(kind, 0.0))
 
-    def start(self, config: RunConfig, out: Path) -> Job:
-        """Hand a run to the cluster."""
+    def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
+        """Hand a run to the cluster, where each is alone in its process."""
         return RayJob(self._ray, self._work.remote(config, out.absolute(), self._threads))
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""One run in a process of its own, on whatever machine."""
+"""Runs in a process that does nothing else, on whatever machine."""
 
 import os
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import Literal
 
 import torch
 
+from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.plan import is_held
-from onpro.experiments.run import Interrupted, prepare, run
+from onpro.experiments.run import Interrupted, last, load_images, prepare, running
+from onpro.training import pick_device
+from onpro.training.device import repeatable
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,53 @@ def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    with (
+        listening() as said,
+        stop_requests() as stop,
+        repeatable(pick_device(config.device), config.deterministic),
+    ):
+        outcome = last(attempt(config, out, stop=stop))
+        return with_what_was_said(outcome, said(), config, out)
+
+
+def attempt(
+    config: RunConfig,
+    out: Path,
+    *,
+    stop: Callable[[], int | None],
+    images: Callable[[RunConfig], ImageSet] = load_images,
+) -> Generator[None, None, Outcome]:
+    """Train a run, or go on with it, handing over after each step; no error leaves it.
+
+    Args:
+        config: what to run.
+        out: where run folders are.
+        stop: the number of the signal that asks it to stop, None as long as nobody does.
+        images: gives the run its data.
+    """
+    folder = out / config.folder
+    try:
+        trainer = prepare(config, images(config))
+        if not (folder / "result.json").exists():  # else another process was faster
+            yield from running(folder, config, trainer=trainer, stop=stop)
+    except Interrupted as interrupted:
+        return Outcome("died", str(interrupted))
+    except UserError as error:
+        taken = is_held(folder) or (folder / "result.json").exists()
+        return Outcome("busy" if taken else "failed", str(error))
+    except torch.OutOfMemoryError:
+        return Outcome("died", "the GPU has not enough memory for it beside what is there.")
+    except torch.AcceleratorError as error:  # this process computes nothing on it any more
+        return Outcome("died", f"the GPU failed ({str(error).splitlines()[0]}).")
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome("defect", f"{type(error).__name__}: {error}")
+    return Outcome("finished")
+
+
+def with_what_was_said(outcome: Outcome, said: str, config: RunConfig, out: Path) -> Outcome:
+    """The outcome with what was printed; after a defect that is in a file, which it names."""
     log = out / f"{config.folder}.log"
-    with tempfile.TemporaryFile() as file:
-        with _saying_into(file.fileno()), _stop_requests() as signals:
-            outcome = _attempt(config, out, lambda: signals[0] if signals else None)
-        file.seek(0)
-        said = file.read().decode(errors="replace").strip()
     log.unlink(missing_ok=True)
     if outcome.kind != "defect":
         return replace(outcome, said=said)
@@ -54,27 +98,9 @@ def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome
     return replace(outcome, reason=f"{outcome.reason}; see {log}.")
 
 
-def _attempt(config: RunConfig, out: Path, stop: Callable[[], int | None]) -> Outcome:
-    folder = out / config.folder
-    try:
-        trainer = prepare(config)
-        if (folder / "result.json").exists():  # another process was faster
-            return Outcome("finished")
-        run(config, out, trainer=trainer, stop=stop)
-    except Interrupted as interrupted:
-        return Outcome("died", str(interrupted))
-    except UserError as error:
-        taken = is_held(folder) or (folder / "result.json").exists()
-        return Outcome("busy" if taken else "failed", str(error))
-    except Exception as error:
-        traceback.print_exc()
-        return Outcome("defect", f"{type(error).__name__}: {error}")
-    return Outcome("finished")
-
-
 @contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Collect the signals that ask the run to stop, instead of ending at once."""
+def stop_requests() -> Iterator[Callable[[], int | None]]:
+    """Note signals that ask to stop instead of ending at once; tells the first that came."""
     arrived: list[int] = []
 
     def request(number: int, frame: FrameType | None) -> None:
@@ -82,10 +108,29 @@ def _stop_requests() -> Iterator[list[int]]:
 
     before = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield arrived
+        yield lambda: arrived[0] if arrived else None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def listening() -> Iterator[Callable[[], str]]:
+    """Keep what the process prints from the terminal; tells what was printed since last asked."""
+    told = 0
+    with tempfile.TemporaryFile() as file:
+
+        def said() -> str:
+            nonlocal told
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            size = os.fstat(file.fileno()).st_size
+            text = os.pread(file.fileno(), size - told, told)
+            told = size
+            return text.decode(errors="replace").strip()
+
+        with _saying_into(file.fileno()):
+            yield said
 
 
 @contextmanager
