@@ -370,6 +370,19 @@ def test_a_worker_whose_command_is_gone_ends_in_silence(
     assert finished(CONFIG, tmp_path) is not None
 
 
+def test_a_crew_whose_command_is_gone_ends_in_silence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Crews([None], 1).start(SLOW, tmp_path)
+    while not (tmp_path / SLOW.folder / "events.jsonl").exists():
+        time.sleep(0.01)
+    job.crew._pipe.close()
+    job.crew._process.join()
+    assert job.crew._process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
+    assert finished(SLOW, tmp_path) is not None
+
+
 @pytest.mark.parametrize("make", [Local, crew])
 def test_stopping_saves_what_was_trained(tmp_path: Path, make: Make) -> None:
     log = tmp_path / SLOW.folder / "events.jsonl"

@@ -191,16 +191,18 @@ def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
 
     def orders() -> Iterator[Start[None] | None]:
         while stop() is None and not broken:
-            if not pipe.poll(0 if under_way else LOOK_FOR_ORDERS):
-                yield None
-                continue
-            order = pipe.recv()
-            if order is None:
+            try:
+                come = pipe.poll(0 if under_way else LOOK_FOR_ORDERS)
+                order = pipe.recv() if come else None
+            except (EOFError, OSError):  # the command has been killed: what is under way goes on
                 return
-            under_way.add(order.number)
-            yield partial(train, order)
+            if order is not None:
+                under_way.add(order.number)
+            elif come:
+                return
+            yield order and partial(train, order)
 
-    with listening() as said, stop_requests() as stop, suppress(EOFError):
+    with listening() as said, stop_requests() as stop:
         side_by_side(orders(), device, at_once=MOST)
 
 
