@@ -22,7 +22,7 @@ def test_stored_results_and_pages_agree(page: str) -> None:
 
 
 def test_stored_runs_are_complete() -> None:
-    for run in read_runs([ROOT / "results" / "cifar10"]):
+    for run in read_runs([ROOT / "results" / name for name in ("cifar10", "cifar10-eager")]):
         assert (run.folder / "config.json").is_file()
         assert run.result["steps"] == 5000
         assert sum(map(sum, run.result["confusion"])) == 10000
