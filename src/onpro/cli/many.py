@@ -62,7 +62,7 @@ class ManyOptions:
     """Where to run: processes of this machine, or a Ray cluster."""
 
     workers: str = "auto"
-    """How many runs at once; auto is as many as there are cores, or as fit on the GPUs or on Ray."""
+    """How many runs at once; auto is as many as there are cores, or as fit on GPUs or on Ray."""
 
     gpus: int | None = None
     """How many GPUs of this machine to use; else all."""
