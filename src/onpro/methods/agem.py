@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method
-from onpro.methods.gradients import inner_product
+from onpro.methods.gradients import flattened
 from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
 from onpro.streams import Batch
@@ -77,6 +77,7 @@ def projected(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> list[
         gradients: G, parameter by parameter.
         reference: G_ref, likewise.
     """
-    product = inner_product(gradients, reference)
-    share = torch.where(product < 0, product / inner_product(reference, reference), 0.0)
-    return [g - share * r for g, r in zip(gradients, reference, strict=True)]
+    whole, whole_reference = flattened(gradients), flattened(reference)
+    product = (whole * whole_reference).sum()
+    share = torch.where(product < 0, product / whole_reference.square().sum(), 0.0)
+    return [torch.addcmul(g, share, r, value=-1) for g, r in zip(gradients, reference, strict=True)]

@@ -1,17 +1,11 @@
-"""Gradients as vectors: their products, and one gradient for each image of a batch."""
+"""Gradients as vectors, and one gradient for each image of a batch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
-
-
-def inner_product(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
-    """⟨a, b⟩ of two gradients, each given parameter by parameter: one number for all of them."""
-    parts = [(a * b).sum() for a, b in zip(first, second, strict=True)]
-    return torch.stack(parts).sum()
 
 
 def flattened(gradients: Iterable[Tensor]) -> Tensor:
