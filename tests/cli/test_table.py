@@ -8,11 +8,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from onpro.cli import many
 from onpro.cli.live import Live
 from onpro.experiments import RunConfig, run, settings_for
 from onpro.experiments.executors import Event, execute
@@ -51,6 +53,30 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def times(folder: Path) -> dict[str, int]:
     return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "runs"),
+    [
+        (("cifar10",), {}, 16),
+        (("cifar10", "tinyimagenet"), {}, 4),
+        (("cifar10",), {"gpus_per_run": 0.25}, 8),
+        (("cifar10",), {"workers": "3"}, 3),
+        (("cifar10",), {"gpus": 1}, 8),
+    ],
+)
+def test_gpus_get_as_many_runs_as_they_have_room_for(
+    monkeypatch: pytest.MonkeyPatch, data: tuple[str, ...], options: dict[str, Any], runs: int
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(many, "pick_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    large = SimpleNamespace(total_memory=80 * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
+    cells = list(table("table1").narrowed(data=data).cells())
+    executor = many._executor(cells, many.ManyOptions(**options))
+    assert executor.device() == "cuda"
+    assert executor.slots() == runs
 
 
 def test_the_list_names_every_table(onpro: Command) -> None:

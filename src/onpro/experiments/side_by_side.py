@@ -66,9 +66,12 @@ def side_by_side(
         while lanes or (more and not errors):
             interrupted = any(isinstance(error, KeyboardInterrupt) for error in errors)
             while more and len(lanes) < at_once and not errors:
-                number, start = next(waiting, (END, None))
+                following = next(waiting, None)
+                if following is None:
+                    more = False
+                    break
+                number, start = following
                 if start is None:
-                    more = number != END
                     break
                 queue = torch.cuda.Stream(device) if device.type == "cuda" else None
                 try:
@@ -93,7 +96,3 @@ def side_by_side(
     if errors:
         raise errors[0]
     return [done[number] for number in sorted(done)]
-
-
-END = -1
-"""In the place of a number: nothing else comes."""
