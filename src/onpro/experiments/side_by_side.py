@@ -11,7 +11,7 @@ from onpro.training.device import repeatable
 
 ROOM = 9 * 2**30
 """Bytes of a GPU's memory that a run on images of 32×32 is given, where nobody says how many runs
-share it: OnPro takes 8.5 GiB, most others less than one."""
+share it: OnPro takes 8.5 GiB; twelve runs of six other methods took 24 together."""
 
 
 def room_for_runs(free: int, side: int) -> int:

@@ -65,8 +65,8 @@ def fused_batch_norm(
 def compile_kernels(device: torch.device, dtype: torch.dtype) -> None:
     """Compile what a training step of a residual network needs, all of it at the same time.
 
-    One kernel after the other, when it is first called, takes three times as long. Later processes
-    find them on the disk.
+    One after the other, when each is first called, takes longer. Later processes find them on the
+    disk.
 
     Args:
         device: for which GPU.
