@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -38,12 +38,18 @@ def config(method: str, **values: Any) -> RunConfig:
     )
 
 
-def learner(method: str, classes: int = 6, **values: Any) -> Learner:
-    run = config(method, **values)
+def learner(
+    method: str, classes: int = 6, device: Literal["cpu", "cuda"] = "cpu", **values: Any
+) -> Learner:
+    run = replace(config(method, **values), device=device)
     assert run.tasks is not None
     assert run.image_size is not None
     data = made_up_images(
-        classes, run.tasks, batch_size=run.batch_size, image_size=run.image_size, device=CPU
+        classes,
+        run.tasks,
+        batch_size=run.batch_size,
+        image_size=run.image_size,
+        device=torch.device(device),
     )
     return Learner(run, data)
 
@@ -195,6 +201,19 @@ def test_on_a_gpu_graphs_are_measured_beside_single_operations() -> None:
         assert all(ours["breakdown"][part] > 0 for part in PARTS)
     (alone,) = bench(run, 6, ["graph"], Measure(steps=5))
     assert all(p["memory_reserved"] >= p["memory_allocated"] > 0 for p in alone["phases"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_network_alone_writes_into_nothing_but_its_own_memory() -> None:
+    er = learner("er", device="cuda", image_size=32, batch_size=10, memory=100)
+    er.enter(0)
+    alone = er.network_alone()
+    with er.here():
+        others = [torch.zeros(size, device="cuda") for size in (1, 20, 64, 512) for _ in range(50)]
+        for _ in range(3):
+            alone.step()
+        assert not any(other.any() for other in others)
 
 
 def result(engine: str, ms: float) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Engines: however a step is computed, the outcome is the same."""
 
 import gc
+import weakref
 from collections.abc import Callable
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
 from onpro.training.device import repeatable
-from onpro.training.engine import Engine, GraphEngine
+from onpro.training.engine import Engine, GraphEngine, recorded_in, recorder
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -92,6 +94,44 @@ def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
     plain, fused = (first_losses(name, torch.device("cuda"), fused=f) for f in (False, True))
     for before, after in zip(plain, fused, strict=True):
         assert after == pytest.approx(before, rel=0.02, abs=1e-3)
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_a_recording_is_played_after_all_that_was_prepared_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin: Any = torch.cuda.CUDAGraph.capture_begin
+
+    def late(graph: torch.cuda.CUDAGraph, *options: object, **named: object) -> None:
+        torch.cuda._sleep(10**9)  # seeds are written behind it
+        begin(graph, *options, **named)
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", late)
+    graph, count = torch.cuda.CUDAGraph(), torch.zeros((), device="cuda")
+    with recorded_in(graph):
+        count += 1
+    graph.replay()
+    torch.cuda.current_stream().synchronize()
+    assert recorder().query()
+    assert count == 1
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_a_recording_that_is_under_way_is_not_given_up() -> None:
+    er = untrained("er", "graph", torch.device("cuda")).method
+    learn = GraphEngine(er, er.learn)
+    batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 6))
+    for batch in batches[:4]:
+        er.observe(batch, learn)
+    idle: list[bool] = []
+    weakref.finalize(learn._recording, lambda: idle.append(torch.cuda.current_stream().query()))
+    torch.cuda._sleep(10**8)
+    er.observe(batches[4], learn)
+    learn._phase = None  # another one begins
+    er.observe(batches[5], learn)
+    assert idle == [True]
 
 
 @pytest.mark.gpu

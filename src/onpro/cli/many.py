@@ -69,7 +69,7 @@ class ManyOptions:
 
     gpus_per_run: float | None = None
     """Share of a GPU that a run takes: 0.25 puts four on each; else as many as its memory has room
-    for, one for each 9 GiB with images of 32×32, on Ray one."""
+    for, one for each 7 GiB with images of 32×32, on Ray one."""
 
     cpus_per_run: int = 1
     """Cores that a run takes on Ray."""

@@ -61,7 +61,7 @@ class RunOptions:
 
     at_once: int = 0
     """How many runs share a GPU at a time; 0: as many as its free memory has room for, one for
-    each 9 GiB with images of 32×32."""
+    each 7 GiB with images of 32×32."""
 
     recipe: str | None = None
     """A named variation of the method, such as an ablation of the paper."""

@@ -1,5 +1,6 @@
 """How a training step is computed: operation by operation, compiled, or as one CUDA graph."""
 
+import functools
 import gc
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -65,8 +66,12 @@ class GraphEngine:
         return self._recording.play(batch)
 
     def _forget(self) -> None:
-        """Give the memory of a recording back: a step takes as much again."""
+        """Give the memory of a recording back, once nothing of it is under way any more.
+
+        A step takes as much again.
+        """
         if self._recording is not None:
+            torch.cuda.current_stream().synchronize()
             self._recording = None
             torch.cuda.empty_cache()
 
@@ -120,25 +125,35 @@ def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Record what is computed inside; it is not computed yet.
 
     Python keeps its garbage meanwhile: another graph may be in it, whose end would spoil this one.
+    It is played when all is there that was prepared where it was recorded, its seeds among them.
     """
     collects = gc.isenabled()
     gc.disable()
+    stream = recorder()
     try:
-        with torch.cuda.graph(graph, stream=_own_stream(), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             yield
     finally:
         if collects:
             gc.enable()
+    torch.cuda.current_stream().wait_stream(stream)
 
 
-def _own_stream() -> torch.cuda.Stream | None:
+def recorder() -> torch.cuda.Stream:
     """The stream to record on: the run's own, unless it is the default one, which cannot.
 
     Matrix products keep their scratch memory by stream. Recordings made on one stream would share
     it, and destroy each other's sums when they are played at the same time.
     """
     stream = torch.cuda.current_stream()
-    return None if stream == torch.cuda.default_stream() else stream
+    if stream == torch.cuda.default_stream():
+        return _beside_default(stream.device)
+    return stream
+
+
+@functools.cache
+def _beside_default(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 @contextmanager

@@ -62,8 +62,13 @@ class Footprint:
     allocated: int = 0
     """Of this learner: what others hold is left out."""
     reserved: int = 0
-    """Of the whole process, so that it says something of a learner only if that is alone."""
+    """By the whole process since, so that it tells of a learner only if that is alone."""
     _held: int = 0
+    _before: int = 0
+
+    def __post_init__(self) -> None:
+        if self.device.type == "cuda":
+            self._before = torch.cuda.memory_reserved(self.device)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -78,5 +83,5 @@ class Footprint:
         cuda.reset_peak_memory_stats(self.device)
         yield
         self.allocated = cuda.max_memory_allocated(self.device) - others
-        self.reserved = cuda.max_memory_reserved(self.device)
+        self.reserved = cuda.max_memory_reserved(self.device) - self._before
         self._held = cuda.memory_allocated(self.device) - others

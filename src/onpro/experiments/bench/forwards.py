@@ -102,11 +102,17 @@ def network_alone(
 
     for _ in range(2):
         step()
-    return _graph_of(step) if engine == "graph" and forwards else step
+    return _Graph(step) if engine == "graph" and forwards else step
 
 
-def _graph_of(step: Callable[[], None]) -> Callable[[], None]:
-    graph = torch.cuda.CUDAGraph()
-    with recorded_in(graph):
-        step()
-    return graph.replay
+class _Graph:
+    """A step as a graph, which reads and writes the tensors that the step holds."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self.step = step
+        self.graph = torch.cuda.CUDAGraph()
+        with recorded_in(self.graph):
+            step()
+
+    def __call__(self) -> None:
+        self.graph.replay()
