@@ -1,12 +1,14 @@
 """Tables of finished runs."""
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import Finished
+from onpro.experiments import Finished, settings_for
 from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, COLUMNS, reported
 from onpro.experiments.reading import read_runs
 from onpro.reports import report
@@ -37,6 +39,22 @@ def test_runs_that_differ_in_their_seed_share_a_row() -> None:
     assert cells[5:7] == ["90.0 ± 0.0", "67.5 ± 3.5"]
     assert cells[7:10] == ["65.5 ± 1.0 (+2.0)", "35.0 ± 7.1", "17.6 ± 1.4 (+17.4)"]
     assert "NVIDIA H200, torch 2.11.0" in text
+
+
+def test_settings_given_by_hand_are_named_and_not_compared_with_the_paper(tmp_path: Path) -> None:
+    runs = []
+    for number, values in enumerate(({}, {"replay_batch": 10, "momentum": 0.5})):
+        settings = asdict(settings_for("er", "cifar10")) | values
+        config = {"method": "er", "data": "cifar10", "recipe": None, "settings": settings}
+        folder = tmp_path / f"er-cifar10-m200-s0-{number}"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        runs.append(replace(finished("er", 0, 50.0 - number), folder=folder))
+    usual, other = (line for line in report(runs).splitlines() if line.startswith("| er"))
+    assert usual.startswith("| er | cifar10 |")
+    assert "(+44.1)" in usual
+    assert other.startswith("| er, momentum=0.5, replay_batch=10 | cifar10 |")
+    assert "(" not in other
 
 
 def test_of_a_long_stream_some_tasks_are_shown() -> None:

@@ -1,12 +1,12 @@
 """What the runs of one experiment, alike but for their seed, say together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments import Finished, Summary, settings_for, summarise
 from onpro.experiments.files import read_json
 from onpro.experiments.grouping import by_experiment
 from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
@@ -38,9 +38,10 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """The method, and its variation where it is one."""
+        """The method, its variation where it is one, and settings that were given by hand."""
         recipe = self.result.get("recipe")
-        return f"{self.result['method']} ({recipe})" if recipe else str(self.result["method"])
+        name = f"{self.result['method']} ({recipe})" if recipe else str(self.result["method"])
+        return ", ".join([name, *by_hand(self.runs[0])])
 
     @property
     def settings(self) -> str:
@@ -67,7 +68,7 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
     cell = (first["method"], first["data"], first["memory"])
-    is_variant = bool(first.get("recipe")) or _is_a_try(members[0])
+    is_variant = bool(first.get("recipe") or by_hand(members[0])) or _is_a_try(members[0])
     return Outcome(
         title=title,
         runs=tuple(members),
@@ -83,6 +84,25 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
 def _is_a_try(run: Finished) -> bool:
     """Whether a run saw only part of its data, so that it says nothing of the paper's."""
     return configuration(run).get("limit_per_class") is not None
+
+
+def by_hand(run: Finished) -> list[str]:
+    """The settings that neither the data set nor a recipe gave the run, such as epochs=5."""
+    config = configuration(run)
+    try:
+        usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
+        given = dict(config["settings"])
+    except (KeyError, TypeError, ValueError, UserError):  # of another version, or damaged
+        return []
+    return [
+        f"{name}={value}"
+        for name, value in given.items()
+        if name in usual and _as_json(usual[name]) != value
+    ]
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def configuration(run: Finished) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Footprint:
 
     def __post_init__(self) -> None:
         if self.device.type == "cuda":
+            torch.cuda.empty_cache()
             self._before = torch.cuda.memory_reserved(self.device)
 
     @contextmanager
