@@ -1,5 +1,6 @@
 """The page on speed shows what was measured, as the program prints it."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -21,3 +22,11 @@ def test_every_stored_measurement_is_shown() -> None:
     shown = {file for files, _ in BLOCK.findall(PAGE) for file in files.split()}
     stored = {str(path.relative_to(ROOT)) for path in (ROOT / "results" / "bench").glob("*.json")}
     assert stored == shown
+
+
+def test_whole_runs_are_shown_as_they_were_measured() -> None:
+    with (ROOT / "results/bench/whole-runs.csv").open() as file:
+        for run in csv.DictReader(file):
+            seconds = float(run["seconds"])
+            (row,) = [line for line in PAGE.splitlines() if f"| `{run['command']}`" in line]
+            assert row.endswith(f"| {seconds:.1f} | {seconds / int(run['runs']):.1f} |")

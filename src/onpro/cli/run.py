@@ -60,8 +60,8 @@ class RunOptions:
     """Number of runs, with seeds SEED, SEED+1, ...; on a GPU they run side by side."""
 
     at_once: int = 0
-    """How many runs share a GPU at a time; 0: as many as its free memory has room for, one for
-    each 7 GiB with images of 32×32."""
+    """How many runs share a GPU at a time, at most 32; 0: as many as its free memory has room for,
+    one for each 7 GiB with images of 32×32."""
 
     recipe: str | None = None
     """A named variation of the method, such as an ablation of the paper."""

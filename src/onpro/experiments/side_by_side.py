@@ -58,7 +58,8 @@ def side_by_side(
     Args:
         starts: what starts each run, asked for when there is room; None: there is none just now.
         device: where they compute.
-        at_once: how many share the device; the next starts when one is over.
+        at_once: how many share the device, at most `MOST_AT_ONCE`; the next starts when one is
+            over.
         deterministic: whether a GPU has to compute the same bits each time.
     """
     waiting = enumerate(starts)

@@ -25,15 +25,11 @@ from onpro.experiments.executors.worker import (
     with_what_was_said,
 )
 from onpro.experiments.run import SharedImages
-from onpro.experiments.side_by_side import Start, side_by_side
+from onpro.experiments.side_by_side import MOST_AT_ONCE, Start, side_by_side
 from onpro.training import pick_device
 
 LOOK_FOR_ORDERS = 0.1
 """Seconds between two looks for a new run while there is none to train."""
-
-
-MOST = 1000
-"""More runs than one process has: who gives the orders knows how many fit."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +199,7 @@ def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
             yield order and partial(train, order)
 
     with listening() as said, stop_requests() as stop:
-        side_by_side(orders(), device, at_once=MOST)
+        side_by_side(orders(), device, at_once=MOST_AT_ONCE)
 
 
 def _computes(device: torch.device) -> bool:
