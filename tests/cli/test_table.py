@@ -58,11 +58,11 @@ def times(folder: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("data", "options", "runs"),
     [
-        (("cifar10",), {}, 16),
+        (("cifar10",), {}, 22),
         (("cifar10", "tinyimagenet"), {}, 4),
         (("cifar10",), {"gpus_per_run": 0.25}, 8),
         (("cifar10",), {"workers": "3"}, 3),
-        (("cifar10",), {"gpus": 1}, 8),
+        (("cifar10",), {"gpus": 1}, 11),
     ],
 )
 def test_gpus_get_as_many_runs_as_they_have_room_for(
