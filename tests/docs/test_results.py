@@ -28,7 +28,7 @@ def test_stored_results_and_pages_agree(page: str) -> None:
 
 
 def test_stored_runs_are_complete() -> None:
-    folders = ("cifar10", "cifar10-eager", "cifar10-variants")
+    folders = ("cifar10", "cifar10-eager", "cifar10-original", "cifar10-variants")
     for run in read_runs([ROOT / "results" / name for name in folders]):
         assert (run.folder / "config.json").is_file()
         assert run.result["steps"] == 5000
