@@ -114,3 +114,28 @@ def test_a_list_can_be_cut_off() -> None:
     )
     assert done.stdout.splitlines()[-1] == "0"
     assert not done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system has such segments")
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({}, "expandable_segments:True"),
+        ({"PYTORCH_ALLOC_CONF": "mine"}, "mine"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "mine"}, "None"),
+    ],
+)
+def test_memory_of_a_gpu_comes_in_segments_that_grow(given: dict[str, str], used: str) -> None:
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    show = (
+        "import os; from onpro.cli import main; main(['--version']);"
+        "print(os.environ.get('PYTORCH_ALLOC_CONF'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={name: v for name, v in ENVIRONMENT.items() if name not in names} | given,
+    )
+    assert done.stdout.splitlines()[-1] == used

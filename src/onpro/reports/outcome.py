@@ -19,6 +19,8 @@ class Outcome:
     title: str
     """Tells it from all others of the report."""
     runs: tuple[Finished, ...]
+    by_hand: tuple[str, ...]
+    """Settings that neither the data set nor a recipe gave, such as epochs=5."""
     accuracy: Summary
     """Average accuracy at the end."""
     forgetting: Summary
@@ -41,7 +43,7 @@ class Outcome:
         """The method, its variation where it is one, and settings that were given by hand."""
         recipe = self.result.get("recipe")
         name = f"{self.result['method']} ({recipe})" if recipe else str(self.result["method"])
-        return ", ".join([name, *by_hand(self.runs[0])])
+        return ", ".join([name, *self.by_hand])
 
     @property
     def settings(self) -> str:
@@ -68,10 +70,14 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
     cell = (first["method"], first["data"], first["memory"])
-    is_variant = bool(first.get("recipe") or by_hand(members[0])) or _is_a_try(members[0])
+    config = configuration(members[0])
+    by_hand = _by_hand(config)
+    # A run that saw only part of its data says nothing of the paper's.
+    is_variant = first.get("recipe") or by_hand or config.get("limit_per_class") is not None
     return Outcome(
         title=title,
         runs=tuple(members),
+        by_hand=by_hand,
         accuracy=summarise([values[-1] for values in curves]),
         forgetting=summarise([result["average_forgetting"] for result in results]),
         incremental=summarise([sum(values) / len(values) for values in curves]),
@@ -81,24 +87,17 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     )
 
 
-def _is_a_try(run: Finished) -> bool:
-    """Whether a run saw only part of its data, so that it says nothing of the paper's."""
-    return configuration(run).get("limit_per_class") is not None
-
-
-def by_hand(run: Finished) -> list[str]:
-    """The settings that neither the data set nor a recipe gave the run, such as epochs=5."""
-    config = configuration(run)
+def _by_hand(config: dict[str, Any]) -> tuple[str, ...]:
     try:
         usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
         given = dict(config["settings"])
     except (KeyError, TypeError, ValueError, UserError):  # of another version, or damaged
-        return []
-    return [
+        return ()
+    return tuple(
         f"{name}={value}"
         for name, value in given.items()
         if name in usual and _as_json(usual[name]) != value
-    ]
+    )
 
 
 def _as_json(value: Any) -> Any:
