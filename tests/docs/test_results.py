@@ -3,6 +3,7 @@
 import re
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -12,7 +13,7 @@ from onpro.experiments.plan import Place, plan
 from onpro.experiments.reading import read_runs
 from onpro.experiments.sweep import read_sweep
 from onpro.reports import report
-from onpro.reports.outcome import outcomes
+from onpro.reports.outcome import Outcome, curve, outcomes
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
@@ -28,11 +29,52 @@ def test_stored_results_and_pages_agree(page: str) -> None:
 
 
 def test_stored_runs_are_complete() -> None:
-    folders = ("cifar10", "cifar10-eager", "cifar10-original", "cifar10-variants")
-    for run in read_runs([ROOT / "results" / name for name in folders]):
+    folders = sorted((ROOT / "results").glob("cifar10*"))
+    assert len(folders) > 1
+    for run in read_runs(folders):
         assert (run.folder / "config.json").is_file()
         assert run.result["steps"] == 5000
         assert sum(map(sum, run.result["confusion"])) == 10000
+
+
+def onpro(memory: int, recipe: str | None = None) -> Outcome:
+    """What its runs on CIFAR-10 say."""
+    (found,) = (
+        outcome
+        for outcome in outcomes(read_runs([ROOT / "results/cifar10"]))
+        if (outcome.result["method"], outcome.result["memory"]) == ("onpro", memory)
+        and outcome.result.get("recipe") == recipe
+    )
+    return found
+
+
+OFFICIAL = {
+    100: {3: (66.9, 66.8), 4: (57.7, 61.2)},
+    200: {3: (69.7, 68.8), 4: (60.5, 59.7)},
+    500: {3: (75.5, 74.2), 4: (71.9, 72.7)},
+}
+"""Average accuracy of OnPro's official implementation, by memory and tasks seen; two seeds."""
+
+
+@pytest.mark.parametrize("memory", OFFICIAL)
+def test_onpro_keeps_up_with_its_official_implementation(memory: int) -> None:
+    found = onpro(memory)
+    assert len(found.runs) >= 3
+    curves = [curve(run.result["accuracy"]) for run in found.runs]
+    cells = [str(memory)]
+    for tasks, official in OFFICIAL[memory].items():
+        ours = mean(values[tasks - 1] for values in curves)
+        gap = ours - mean(official)
+        assert gap > -3
+        cells += [", ".join(map(str, official)), f"{ours:.1f} ({gap:+.1f})".replace("-", "−")]
+    assert f"| {' | '.join(cells)} |" in (ROOT / "docs/results.md").read_text()
+
+
+@pytest.mark.parametrize("recipe", ["baseline", "without-apf", "without-ope"])
+def test_onpro_loses_by_an_ablation(recipe: str) -> None:
+    found = onpro(100, recipe)
+    assert len(found.runs) >= 2
+    assert found.accuracy.mean < onpro(100).accuracy.mean
 
 
 @pytest.mark.parametrize("name", ["aser", "er", "gdumb", "gss", "mir"])

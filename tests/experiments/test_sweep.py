@@ -57,6 +57,13 @@ def test_what_the_paper_did_not_run_has_no_value_of_it(tmp_path: Path) -> None:
         assert {cell.paper for cell in read_sweep(path)} == {None}
 
 
+def test_a_variant_of_the_paper_stands_beside_its_values(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    run = '[[runs]]\nmethod = "onpro"\ndata = "cifar10"\nmemory = 100\nrecipe = "without-ope"'
+    path.write_text(run)
+    assert [cell.paper for cell in read_sweep(path)] == [(53.1, 1.4), (24.7, 2.0)]
+
+
 def test_recipes_and_the_method_itself(tmp_path: Path) -> None:
     found = sweep(tmp_path, '[[runs]]\nmethod = "onpro"\nrecipe = ["none", "without-ope"]')
     assert [(e.title, e.recipe) for e in found] == [

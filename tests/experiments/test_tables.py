@@ -11,7 +11,7 @@ from onpro.errors import UserError
 from onpro.experiments import RunConfig, recipes
 from onpro.experiments.experiment import experiments_of
 from onpro.experiments.plan import Place, plan
-from onpro.experiments.tables import Table, table, tables
+from onpro.experiments.tables import Table, reported, table, tables
 
 METHODS = [
     "icarl", "derpp", "pass", "agem", "gss", "er", "mir",
@@ -332,3 +332,17 @@ def test_a_registered_method_can_stand_beside_those_of_the_paper() -> None:
     part = table("table4").narrowed(methods=["onpro", "er"])
     assert [row.title for row in part.rows] == ["Random", "APF", "er"]
     assert list(part.cells())[-1].paper is None
+
+
+@pytest.mark.parametrize("name", sorted(tables()))
+def test_every_value_of_the_paper_is_found_by_what_it_is_of(name: str) -> None:
+    for cell in table(name).cells():
+        e = cell.experiment
+        found = reported(e.method, e.recipe, e.data, e.memory, cell.measure)
+        assert found == cell.paper
+
+
+def test_what_the_paper_does_not_have_is_none() -> None:
+    assert reported("onpro", None, "cifar10", 123, "average_accuracy") is None
+    assert reported("mine", None, "cifar10", 200, "average_accuracy") is None
+    assert reported("onpro", "without-ope", "cifar10", 200, "average_accuracy") is None

@@ -122,15 +122,15 @@ def test_a_recording_is_played_after_all_that_was_prepared_for_it(
 def test_a_recording_that_is_under_way_is_not_given_up() -> None:
     er = untrained("er", "graph", torch.device("cuda")).method
     learn = GraphEngine(er, er.learn)
-    batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 6))
-    for batch in batches[:4]:
+    batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 10))
+    for batch in batches[:8]:  # it records once the memory is full
         er.observe(batch, learn)
     idle: list[bool] = []
     weakref.finalize(learn._recording, lambda: idle.append(torch.cuda.current_stream().query()))
     torch.cuda._sleep(10**8)
-    er.observe(batches[4], learn)
+    er.observe(batches[8], learn)
     learn._phase = None  # another one begins
-    er.observe(batches[5], learn)
+    er.observe(batches[9], learn)
     assert idle == [True]
 
 

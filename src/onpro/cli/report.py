@@ -1,4 +1,4 @@
-"""`onpro report RUN…`: finished runs beside the paper's values, as a table or a page."""
+"""`onpro report RUN…`: finished runs beside the paper's values, as tables or a page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ReportOptions:
     """File for a page with tables, charts and settings, to open in a browser; needs no network."""
 
     markdown: Path | None = None
-    """File for the table in Markdown, as it is printed without any of these options."""
+    """File for the tables in Markdown, as they are printed without any of these options."""
 
     latex: Path | None = None
     """File for the table in LaTeX (booktabs), to paste into a paper."""
@@ -40,8 +40,8 @@ class Command:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write what is asked for; without a file, print the table as Markdown."""
-    about = "Report finished runs beside what the paper reports: print a table, or write files."
+    """Write what is asked for; without a file, print tables in Markdown."""
+    about = "Report finished runs beside what the paper reports: print tables, or write files."
     options = parse(Command, arguments, command="onpro report", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")

@@ -113,19 +113,6 @@ PROJECTOR = {
 """Table A6: accuracy on CIFAR-10 (M = 100, 200, 500)."""
 
 
-def reported(
-    table: dict[str, str], method: str, data: str, memory: int
-) -> tuple[float, float] | None:
-    """A cell of a table, mean and deviation; None where the paper has no such cell.
-
-    >>> reported(AVERAGE_ACCURACY, "onpro", "cifar10", 200)
-    (65.5, 1.0)
-    """
-    if method not in table or (data, memory) not in COLUMNS:
-        return None
-    return entries(table[method])[COLUMNS.index((data, memory))]
-
-
 def entries(row: str) -> list[tuple[float, float]]:
     """Mean and deviation of each entry of a row.
 

@@ -14,9 +14,9 @@ from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import MEASURES, Cell, Experiment, Measure, Pairs
-from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.recipes import recipes
+from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method
 from onpro.methods.typed import accepted, described, fits
@@ -30,11 +30,6 @@ NO_RECIPE = "none"
 """Stands for the method itself in a list of recipes."""
 
 DEFAULTS: dict[str, Any] = {"data": "digits", "memory": 100, "seeds": 1, "recipe": NO_RECIPE}
-
-PAPER: dict[Measure, dict[str, str]] = {
-    "average_accuracy": AVERAGE_ACCURACY,
-    "average_forgetting": AVERAGE_FORGETTING,
-}
 
 
 def read_sweep(path: Path) -> list[Cell]:
@@ -202,6 +197,7 @@ def _title(experiment: Experiment, everywhere: set[tuple[str, Any]]) -> str:
 
 def _reported(experiment: Experiment, measure: Measure) -> tuple[float, float] | None:
     """What the paper has for the experiment, if it is one of the paper's."""
-    if experiment.recipe or experiment.settings or experiment.stream:
+    if experiment.settings or experiment.stream:
         return None
-    return reported(PAPER[measure], experiment.method, experiment.data, experiment.memory)
+    where = experiment.data, experiment.memory
+    return reported(experiment.method, experiment.recipe, *where, measure)

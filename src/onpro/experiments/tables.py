@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 
 from onpro.errors import UserError, unknown
 from onpro.experiments import paper
@@ -194,6 +195,22 @@ def tables() -> dict[str, Table]:
             ),
         )
     }
+
+
+def reported(
+    method: str, recipe: str | None, data: str, memory: int, measure: Measure
+) -> tuple[float, float] | None:
+    """What the paper found, mean and deviation, in the first table that has it.
+
+    >>> reported("onpro", "without-apf", "cifar10", 100, "average_forgetting")
+    (34.6, 2.4)
+    """
+    variant = None if recipe == "paper" else recipe
+    column = Column(data, memory, measure)
+    for row in chain.from_iterable(table.rows for table in tables().values()):
+        if (row.method, row.recipe) == (method, variant) and column in row.values:
+            return row.values[column]
+    return None
 
 
 Named = tuple[str, str, str | None]

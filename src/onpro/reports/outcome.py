@@ -9,7 +9,7 @@ from onpro.errors import UserError
 from onpro.experiments import Finished, Summary, settings_for, summarise
 from onpro.experiments.files import read_json
 from onpro.experiments.grouping import by_experiment
-from onpro.experiments.paper import AVERAGE_ACCURACY, AVERAGE_FORGETTING, reported
+from onpro.experiments.tables import reported
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Outcome:
     seconds: Summary
     """Of training."""
     paper_accuracy: tuple[float, float] | None
-    """Mean and what it gives as ±; None where the paper has no such cell, or for a variation."""
+    """Mean and what it gives as ±; None where the paper has no such cell."""
     paper_forgetting: tuple[float, float] | None
 
     @property
@@ -69,11 +69,11 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     results = [run.result for run in members]
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
-    cell = (first["method"], first["data"], first["memory"])
     config = configuration(members[0])
     by_hand = _by_hand(config)
-    # A run that saw only part of its data says nothing of the paper's.
-    is_variant = first.get("recipe") or by_hand or config.get("limit_per_class") is not None
+    # A run with other settings, or on part of its data, says nothing of the paper's.
+    is_own = by_hand or config.get("limit_per_class") is not None
+    cell = (first["method"], first.get("recipe"), first["data"], first["memory"])
     return Outcome(
         title=title,
         runs=tuple(members),
@@ -82,8 +82,8 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         forgetting=summarise([result["average_forgetting"] for result in results]),
         incremental=summarise([sum(values) / len(values) for values in curves]),
         seconds=summarise([result["train_seconds"] for result in results]),
-        paper_accuracy=None if is_variant else reported(AVERAGE_ACCURACY, *cell),
-        paper_forgetting=None if is_variant else reported(AVERAGE_FORGETTING, *cell),
+        paper_accuracy=None if is_own else reported(*cell, "average_accuracy"),
+        paper_forgetting=None if is_own else reported(*cell, "average_forgetting"),
     )
 
 
@@ -149,3 +149,13 @@ def forgetting(accuracy: Sequence[Sequence[float]]) -> list[float]:
     """
     tasks = range(len(accuracy))
     return [max(row[task] for row in accuracy[task:]) - accuracy[-1][task] for task in tasks]
+
+
+def forgotten(accuracy: Sequence[Sequence[float]]) -> list[float]:
+    """Average forgetting of the tasks seen so far, after each task.
+
+    >>> forgotten([[90.0, None], [50.0, 80.0]])
+    [0.0, 20.0]
+    """
+    so_far = (forgetting(accuracy[: tasks + 1]) for tasks in range(len(accuracy)))
+    return [sum(tasks) / len(tasks) for tasks in so_far]

@@ -1,55 +1,61 @@
-"""A Markdown table of finished runs beside what the paper reports."""
+"""Markdown tables of finished runs beside what the paper reports."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from onpro.experiments import Finished, Summary, summarise
 from onpro.reports.hardware import machine
-from onpro.reports.outcome import Outcome, curve, outcomes
+from onpro.reports.outcome import Outcome, curve, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
+
+Curve = Callable[[Sequence[Sequence[float]]], list[float]]
+"""A value after each task, from the accuracies on each task after each task."""
 
 
 def report(runs: Sequence[Finished]) -> str:
-    """One row for each experiment: accuracy after each task, forgetting, the paper's values.
+    """Average accuracy, then average forgetting, one row for each experiment: after each task.
 
     A cell is mean ± standard deviation over the seeds; the paper's values come with what ours
     differ by. Of a long stream some tasks are shown.
     """
+    found = outcomes(runs)
     lengths = {len(run.result["accuracy"]) for run in runs}
     tasks = sorted({task for length in lengths for task in shown_tasks(length)})
-    header = [
-        "method",
-        "data",
-        "memory",
-        "precision",
-        "seeds",
-        *(f"after task {task + 1}" for task in tasks),
-        "paper, end",
-        "forgetting",
-        "paper, forgetting",
-        "training, s",
-    ]
-    rows = [header, ["---"] * len(header)]
-    rows += [_row(outcome, tasks) for outcome in outcomes(runs)]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*lines, "", *_conditions(runs)])
+    columns = ["data", "memory", "precision", "seeds"]
+    columns += [*(f"after task {task + 1}" for task in tasks), "paper, end"]
+    accuracy = [[*_row(o, tasks, curve, o.paper_accuracy), f"{o.seconds.mean:.0f}"] for o in found]
+    forgetting = [_row(o, tasks, forgotten, o.paper_forgetting) for o in found]
+    return "\n\n".join(
+        [
+            _markdown(["accuracy", *columns, "training, s"], accuracy),
+            _markdown(["forgetting", *columns], forgetting),
+            _conditions(runs),
+        ]
+    )
 
 
-def _row(outcome: Outcome, tasks: Sequence[int]) -> list[str]:
+def _row(
+    outcome: Outcome,
+    tasks: Sequence[int],
+    after_tasks: Curve,
+    paper: tuple[float, float] | None,
+) -> list[str]:
     result = outcome.result
-    curves = [curve(run.result["accuracy"]) for run in outcome.runs]
-    accuracies = [[values[task] for values in curves if task < len(values)] for task in tasks]
+    curves = [after_tasks(run.result["accuracy"]) for run in outcome.runs]
+    values = [[values[task] for values in curves if task < len(values)] for task in tasks]
     return [
         outcome.name,
         result["data"],
         str(result["memory"]),
         result["precision"],
         outcome.seeds,
-        *(_cell(summarise(values)) if values else "" for values in accuracies),
-        _beside(outcome.accuracy, outcome.paper_accuracy),
-        _cell(outcome.forgetting),
-        _beside(outcome.forgetting, outcome.paper_forgetting),
-        f"{outcome.seconds.mean:.0f}",
+        *(_cell(summarise(seeds)) if seeds else "" for seeds in values),
+        _beside(summarise([values[-1] for values in curves]), paper),
     ]
+
+
+def _markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(summary: Summary) -> str:
@@ -65,7 +71,7 @@ def _beside(ours: Summary, paper: tuple[float, float] | None) -> str:
     return f"{paper[0]:.1f} ± {paper[1]:.1f} ({difference})"
 
 
-def _conditions(runs: Sequence[Finished]) -> list[str]:
+def _conditions(runs: Sequence[Finished]) -> str:
     """On what the runs were made, each kind once."""
     kinds = []
     for run in runs:
@@ -77,4 +83,4 @@ def _conditions(runs: Sequence[Finished]) -> list[str]:
         "Average accuracy and forgetting in percent, mean ± standard deviation; in brackets the "
         "difference to the paper."
     )
-    return [f"{about} {'; '.join(kinds)}."]
+    return f"{about} {'; '.join(kinds)}."
