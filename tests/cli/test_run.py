@@ -77,6 +77,12 @@ def test_without_a_method_it_is_onpro_on_digits(onpro: Command) -> None:
     assert len(said["accuracy"]) == 5
 
 
+def test_a_bad_setting_is_refused_before_data_are_looked_for(onpro: Command) -> None:
+    answer = onpro("run", "--data", "cifar10", "--data-dir", "nowhere", "--feedback", "2")
+    assert answer.status == 2
+    assert answer.err == "onpro: feedback must lie between 0 and 1, not 2.0.\n"
+
+
 def test_several_seeds_are_a_list_and_a_summary(onpro: Command) -> None:
     answer = onpro("run", "er", *TINY, "--seed", "3", "--seeds", "2", "--json")
     said = result(answer)

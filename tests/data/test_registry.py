@@ -140,6 +140,27 @@ def test_a_third_partys_source_is_listed_and_loaded(third_party: Callable[[str],
     assert run_python(code, path=path) == "True\n2023 4\n(3, 8, 8)"
 
 
+def test_images_that_cannot_be_used_are_a_sentence(third_party: Callable[[str], Path]) -> None:
+    path = third_party(
+        "import numpy as np\n"
+        "from onpro.data import register\n"
+        "from onpro.data.arrays import from_arrays\n"
+        "@register('birdsong', description='broken recordings')\n"
+        "def birdsong(request):\n"
+        "    broken = np.full((2, 8, 8, 3), np.nan)\n"
+        "    return from_arrays(broken, [0, 1], broken, [0, 1])\n"
+    )
+    code = (
+        "from onpro.data import load\n"
+        "from onpro.errors import UserError\n"
+        "try: load('birdsong')\n"
+        "except UserError as error: print(error)\n"
+    )
+    assert run_python(code, path=path) == (
+        "the data set 'birdsong' cannot be used: images must not hold NaN or infinite values."
+    )
+
+
 def test_a_broken_third_party_takes_no_other_source_with_it(
     third_party: Callable[[str], Path],
 ) -> None:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -32,13 +32,15 @@ OTHERS: dict[str, Any] = {
 }
 
 
-def other(value: Any) -> Any:
-    """A different value of the same kind."""
+def other(value: Any, hint: Any) -> Any:
+    """A different value of the same kind, as possible as the first."""
+    if get_origin(hint) is Literal:
+        return next(option for option in get_args(hint) if option != value)
     if isinstance(value, bool):
         return not value
-    if isinstance(value, str):
-        return value + "+"
-    return (0.5, *value[1:]) if isinstance(value, tuple) else value + 1
+    if isinstance(value, tuple):
+        return (0.5, *value[1:])
+    return f"{value}+" if isinstance(value, str) else type(value)(value / 2)
 
 
 def test_another_seed_has_the_same_hash_and_another_folder() -> None:
@@ -78,7 +80,8 @@ def test_a_recipe_is_only_a_name_for_settings() -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in fields(OnProSettings)])
 def test_every_setting_of_the_method_is_in_the_hash(field: str) -> None:
-    changed = {field: other(getattr(CONFIG.settings, field))}
+    hint = get_type_hints(OnProSettings)[field]
+    changed = {field: other(getattr(CONFIG.settings, field), hint)}
     assert replace(CONFIG, settings=replace(CONFIG.settings, **changed)).hash != CONFIG.hash
 
 

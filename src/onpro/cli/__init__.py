@@ -16,7 +16,7 @@ COMMANDS = {
     "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
     "datasets": "list the data sets and how to name your own",
-    "report": "print a table of finished runs beside the paper's values",
+    "report": "print tables of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
     "bench": "measure how fast steps are and where their time goes",
 }

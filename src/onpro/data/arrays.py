@@ -98,6 +98,8 @@ def _as_uint8(pixels: Tensor) -> Tensor:
         return pixels
     if not pixels.is_floating_point():
         raise ValueError(f"images must be uint8 or floats in 0…1, not {pixels.dtype}")
+    if not bool(pixels.isfinite().all()):
+        raise ValueError("images must not hold NaN or infinite values")
     pixels = pixels.float()
     if not bool(((pixels >= -SLACK) & (pixels <= 1 + SLACK)).all()):
         raise ValueError("images of floats must lie in 0…1; divide pixels in 0…255 by 255")

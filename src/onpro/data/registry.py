@@ -168,7 +168,10 @@ def load(
         raise UserError(f"the data set '{source.name}' is written as {source.usage}.")
     if image_size is not None and image_size < 1:
         raise UserError(f"the image size must be at least 1 pixel, not {image_size}.")
-    data = source.loader(Request(argument, data_dir, image_size, seed))
+    try:
+        data = source.loader(Request(argument, data_dir, image_size, seed))
+    except ValueError as error:
+        raise UserError(f"the data set '{name}' cannot be used: {error}.") from error
     return data if image_size is None else data.resized(image_size)
 
 

@@ -40,6 +40,7 @@ class RunConfig:
     engine: Literal["auto"] | Engine = "auto"
 
     def __post_init__(self) -> None:
+        self.settings.check()
         if self.memory < 1:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
         if self.memory < self.batch_size:
