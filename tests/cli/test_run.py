@@ -77,10 +77,20 @@ def test_without_a_method_it_is_onpro_on_digits(onpro: Command) -> None:
     assert len(said["accuracy"]) == 5
 
 
-def test_a_bad_setting_is_refused_before_data_are_looked_for(onpro: Command) -> None:
-    answer = onpro("run", "--data", "cifar10", "--data-dir", "nowhere", "--feedback", "2")
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--feedback", "2", "feedback must lie between 0 and 1, not 2.0."),
+        ("--encoder", "resnet81", "there is no encoder 'resnet81'; did you mean 'resnet18'?"),
+        ("--augmentation", "ocm+crops", "there is no augmentation 'crops'; did you mean 'crop'?"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_data_are_looked_for(
+    onpro: Command, option: str, value: str, sentence: str
+) -> None:
+    answer = onpro("run", "--data", "cifar10", "--data-dir", "nowhere", option, value)
     assert answer.status == 2
-    assert answer.err == "onpro: feedback must lie between 0 and 1, not 2.0.\n"
+    assert answer.err.startswith(f"onpro: {sentence}")
 
 
 def test_several_seeds_are_a_list_and_a_summary(onpro: Command) -> None:

@@ -6,7 +6,7 @@ from onpro.augment.dvc import DvcAugmentation
 from onpro.augment.mixup import mix
 from onpro.augment.normalise import Normalise
 from onpro.augment.ocm import OcmAugmentation
-from onpro.augment.pipeline import NAMES, Augmentation, Chain, build, on_pixels
+from onpro.augment.pipeline import NAMES, Augmentation, Chain, build, on_pixels, parts_of
 from onpro.augment.rotation import (
     check_rotation,
     interleaved_labels,
@@ -33,6 +33,7 @@ __all__ = [
     "interleaved_rotations",
     "mix",
     "on_pixels",
+    "parts_of",
     "rotated_labels",
     "rotations",
 ]

@@ -74,6 +74,15 @@ NAMES: tuple[str, ...] = tuple(_BUILDERS)
 """Every name `build` knows."""
 
 
+def parts_of(name: str) -> list[str]:
+    """The names joined by "+", each known to `build`, or a mistake of the user."""
+    names = name.split("+")
+    for part in names:
+        if part not in _BUILDERS:
+            raise unknown("augmentation", part, _BUILDERS)
+    return names
+
+
 def build(name: str, normalise: Normalise, *, fused: bool = False) -> Augmentation:
     """The augmentation of that name for images normalised like that.
 
@@ -81,9 +90,5 @@ def build(name: str, normalise: Normalise, *, fused: bool = False) -> Augmentati
     augmentation on top of the common one, as in "scr+ocm". A GPU can do some of them in fused
     kernels, with the same result but for rounding.
     """
-    names = name.split("+")
-    for part in names:
-        if part not in _BUILDERS:
-            raise unknown("augmentation", part, _BUILDERS)
-    parts = tuple(_BUILDERS[part](normalise, fused) for part in names)
+    parts = tuple(_BUILDERS[part](normalise, fused) for part in parts_of(name))
     return parts[0] if len(parts) == 1 else Chain(parts)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
+from onpro import augment, nn
 from onpro.errors import UserError
 from onpro.methods.typed import described, fits
 
@@ -31,13 +32,16 @@ class Settings:
     def check(self) -> None:
         """Refuse values that cannot work, with a sentence; called before anything is built.
 
-        Here what holds for all settings: each is of its type, and a number is one to reckon with.
+        Here what holds for all settings: each is of its type, a number is one to reckon with, and
+        what is named exists.
         """
         hints = get_type_hints(type(self))
         for name, value in ((field.name, getattr(self, field.name)) for field in fields(self)):
             said, hint = name.replace("_", " "), hints[name]
             require(fits(value, hint), f"the {said} must be {described(hint)}, not {value!r}.")
             require(_measured(value), f"the {said} must be finite and at most 1e9, not {value!r}.")
+        nn.encoder_kind(self.encoder)
+        augment.parts_of(self.augmentation)
 
 
 def _measured(value: Any) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "EncoderKind",
     "GrowingLinear",
     "build_encoder",
+    "encoder_kind",
     "fused_kernels_exist",
     "fused_kernels_work",
     "normalised_apart",
@@ -48,6 +49,13 @@ ENCODERS: dict[str, EncoderKind] = {
 }
 
 
+def encoder_kind(name: str) -> EncoderKind:
+    """The encoder of this name, or a mistake of the user."""
+    if name not in ENCODERS:
+        raise unknown("encoder", name, ENCODERS)
+    return ENCODERS[name]
+
+
 def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) -> Encoder:
     """The encoder of this name for images of this shape, on the CPU, its weights from the seed.
 
@@ -56,9 +64,7 @@ def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) ->
         image_shape: Channels, height and width.
         seed: Two encoders of one seed are equal; the global random state is neither read nor moved.
     """
-    kind = ENCODERS.get(name)
-    if kind is None:
-        raise unknown("encoder", name, ENCODERS)
+    kind = encoder_kind(name)
     channels, height, width = image_shape
     if min(height, width) < kind.minimum_side:
         fitting = [other for other, k in ENCODERS.items() if min(height, width) >= k.minimum_side]
