@@ -108,12 +108,12 @@ def test_stopping_saves_what_was_trained(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_told_and_does_not_stop_the_others(cluster: Any, tmp_path: Path) -> None:
-    broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="nothing"))
+    broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
     with closing(Ray(cluster.address, workers=1)) as executor:
         assert executor.slots() == 1
         events = list(execute([broken, CONFIG], tmp_path, executor))
     (failed,) = [event for event in events if event.kind == "failed"]
-    assert "no encoder 'nothing'" in failed.reason
+    assert "are too small for the encoder" in failed.reason
     assert finished(CONFIG, tmp_path) is not None
 
 
