@@ -107,6 +107,36 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str], broken: str) -
     assert "Traceback" not in (err or "")
 
 
+def test_a_run_whose_reader_has_gone_has_not_succeeded(tmp_path: Path) -> None:
+    run = f'"{sys.executable}" -m onpro run er --data tiny 2>&1 | true; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(
+        ["bash", "-c", run],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert done.stdout == f"{128 + signal.SIGPIPE}\n"
+
+
+def test_ctrl_c_during_an_import_ends_the_process() -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from onpro import cli\n"
+        "def interrupted(name):\n"
+        "    try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt: pass  # as careless code does\n"
+        "cli.import_module = interrupted\n"
+        "cli.main(['run'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert done.returncode == -signal.SIGINT
+    assert not done.stderr
+
+
 def test_a_list_can_be_cut_off() -> None:
     pipeline = f'"{sys.executable}" -m onpro datasets | head -1; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(

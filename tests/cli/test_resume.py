@@ -103,6 +103,43 @@ def test_several_runs_are_a_list(onpro: Command, tmp_path: Path) -> None:
     assert [run["seed"] for run in json.loads(answer.out)] == [1, 2]
 
 
+def test_what_is_no_run_is_passed_over_among_several(onpro: Command, tmp_path: Path) -> None:
+    folders = unlike(onpro, tmp_path)
+    (tmp_path / "out" / "notes.log").write_text("mine")
+    answer = onpro("resume", "out/notes.log", *folders, "--json")
+    assert answer.status == 0
+    assert "skipped out/notes.log: it is not the folder of a run" in answer.err
+    assert len(json.loads(answer.out)) == 2
+
+
+def test_unlike_runs_have_no_mean(onpro: Command, tmp_path: Path) -> None:
+    answer = onpro("resume", *unlike(onpro, tmp_path))
+    assert answer.out.count("average accuracy") == 2
+    assert "2 runs" not in answer.out
+
+
+def unlike(onpro: Command, tmp_path: Path) -> list[str]:
+    """The folders of two finished runs of different methods."""
+    for name in ("er", "agem"):
+        small = ("--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out")
+        assert onpro("run", name, *small).status == 0
+    return [f"out/{folder.name}" for folder in sorted((tmp_path / "out").iterdir())]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"accuracy": "high"}'])
+def test_a_damaged_result_costs_no_checkpoint(onpro: Command, tmp_path: Path, text: str) -> None:
+    (folder, _) = unlike(onpro, tmp_path)
+    checkpoint = tmp_path / folder / "checkpoint" / "step-3.onpro"
+    checkpoint.parent.mkdir()
+    checkpoint.write_text("kept")
+    (tmp_path / folder / "result.json").write_text(text)
+    answer = onpro("resume", folder)
+    assert answer.status == 2
+    assert f"remove {folder}/result.json to go on" in answer.err
+    assert answer.err.count("\n") == 1
+    assert checkpoint.exists()
+
+
 def test_a_run_can_be_resumed_from_inside_its_folder(
     onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

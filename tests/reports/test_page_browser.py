@@ -113,16 +113,16 @@ def test_a_click_on_a_column_sorts_by_it_and_another_turns_it_round(tab: Tab) ->
 
 def test_filters_narrow_everything(tab: Tab) -> None:
     tab.page.get_by_label("30", exact=True).check(force=True)
-    assert tab.column(2) == ["er"]
+    assert tab.column(2) == ["er, limit_per_class=10"]
     assert tab.page.locator("#accuracy-charts .line").count() == 1
     assert tab.page.locator("#run-list > details").count() == 1
     assert "1 experiment, 3 runs" in tab.page.inner_text("#shown")
-    tab.page.get_by_label("onpro", exact=True).check(force=True)
+    tab.page.get_by_label("onpro, limit_per_class=10", exact=True).check(force=True)
     assert tab.column(2) == []
     assert "No experiment is left" in tab.page.inner_text("#shown")
     assert tab.page.locator(".empty").count() >= 5
     tab.page.get_by_label("30", exact=True).uncheck(force=True)
-    assert tab.column(2) == ["onpro"]
+    assert tab.column(2) == ["onpro, limit_per_class=10"]
 
 
 def test_a_colour_stays_with_its_experiment(tab: Tab) -> None:
@@ -137,7 +137,7 @@ def test_a_colour_stays_with_its_experiment(tab: Tab) -> None:
 
     before = colours()
     assert len(set(before.values())) == 5
-    tab.page.get_by_label("onpro", exact=True).check(force=True)
+    tab.page.get_by_label("onpro, limit_per_class=10", exact=True).check(force=True)
     assert colours().items() <= before.items()
 
 

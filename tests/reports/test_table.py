@@ -56,6 +56,28 @@ def test_settings_given_by_hand_are_named_and_not_compared_with_the_paper(tmp_pa
     assert "(" not in other
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tasks", 10),
+        ("batch_size", 100),
+        ("class_order", "random"),
+        ("image_size", 16),
+        ("limit_per_class", 50),
+    ],
+)
+def test_another_stream_is_named_and_not_compared_with_the_paper(
+    tmp_path: Path, name: str, value: Any
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({name: value}))
+    text = report([replace(finished("er", 0, 50.0), folder=tmp_path)])
+    rows = [line for line in text.splitlines() if line.startswith("| er")]
+    assert len(rows) == 2
+    for row in rows:
+        assert row.startswith(f"| er, {name}={value} | cifar10 |")
+        assert "(" not in row
+
+
 def test_of_a_long_stream_some_tasks_are_shown() -> None:
     accuracy = [[50.0] * t + [float(t)] + [None] * (99 - t) for t in range(100)]
     text = report([finished("er", 0, 50.0, data="tinyimagenet", memory=1000, accuracy=accuracy)])

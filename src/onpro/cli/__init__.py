@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from threading import current_thread, main_thread
 
 from onpro._version import __version__
 from onpro.errors import UserError, unknown
@@ -20,6 +22,8 @@ COMMANDS = {
     "figure": "draw a figure from finished runs",
     "bench": "measure how fast steps are and where their time goes",
 }
+
+TRAINING = (["run"], ["resume"], ["table"], ["sweep"])
 
 USAGE = f"""usage: onpro COMMAND [OPTIONS]
 
@@ -45,7 +49,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C.
 
-    An interruption by another signal has the status 128 plus its number.
+    An interruption by another signal has the status 128 plus its number; a reader that closes its
+    pipe interrupts only what trains.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Torch's threads wait for each other asleep: spinning, a busy machine slows them tenfold.
@@ -60,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.dup2(nowhere, sys.stderr.fileno())
-        return 0
+        return 128 + signal.SIGPIPE if arguments[:1] in TRAINING else 0
     return status
 
 
@@ -85,6 +90,24 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    module = import_module(f"onpro.cli.{name}")
+    with _ended_by_ctrl_c():
+        module = import_module(f"onpro.cli.{name}")
     status: int = module.main(arguments[1:])
     return status
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """End the process at Ctrl-C, as the system does.
+
+    An exception in the middle of an import may be taken for something else, or be swallowed.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or current_thread() is not main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)

@@ -10,6 +10,7 @@ from onpro.cli.parsing import parse
 from onpro.cli.run import show, train
 from onpro.errors import UserError
 from onpro.experiments import read_config
+from onpro.experiments.reading import warn
 from onpro.training import require_interval
 from onpro.training.checkpoint import CHECKPOINT_EVERY
 
@@ -48,7 +49,18 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     require_interval(options.checkpoint_every)
-    configs = [(folder, read_config(folder)) for folder in options.runs]
+    folders = options.runs
+    if len(folders) > 1:  # such as runs/*
+        folders = tuple(filter(_is_run, folders))
+    configs = [(folder, read_config(folder)) for folder in folders]
     done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
     show(done, as_json=options.json)
     return 0
+
+
+def _is_run(path: Path) -> bool:
+    """Whether it is a run's folder, or not there at all; what else lies there is passed over."""
+    if not path.exists() or (path / "config.json").is_file():
+        return True
+    warn(path, "it is not the folder of a run")
+    return False

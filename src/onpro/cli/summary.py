@@ -5,6 +5,7 @@ from typing import Any, TextIO
 
 from onpro.cli.printing import print_table
 from onpro.experiments import Finished, summarise
+from onpro.experiments.grouping import by_experiment
 from onpro.reports.tasks import shown_tasks
 
 MEASURES = {
@@ -21,8 +22,11 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
             print(f"{title:<20} {run.result[key]:6.2f} %", file=file)
         print(f"{'training':<20} {run.result['train_seconds']:6.1f} s", file=file)
         print(f"{'saved in':<20} {run.folder}", file=file)
-    if len(runs) > 1:
-        _print_together(runs, file)
+    experiments = by_experiment(runs)
+    for title, members in experiments.items():
+        if len(members) > 1:
+            name = f"{title}, " if len(experiments) > 1 else ""
+            _print_together(f"{name}{len(members)} runs", members, file)
 
 
 def _print_accuracy(result: dict[str, Any], file: TextIO) -> None:
@@ -43,11 +47,10 @@ def _print_accuracy(result: dict[str, Any], file: TextIO) -> None:
     print_table(header, rows, file)
 
 
-def _print_together(runs: Sequence[Finished], file: TextIO) -> None:
+def _print_together(title: str, runs: Sequence[Finished], file: TextIO) -> None:
     rows = []
-    for title, key in MEASURES.items():
-        summary = summarise([run.result[key] for run in runs])
-        rows.append(
-            [title, f"{summary.mean:.2f} %", f"{summary.deviation:.2f}", f"±{summary.interval:.2f}"]
-        )
-    print_table([f"{len(runs)} runs", "mean", "std", "95 % interval"], rows, file)
+    for measure, key in MEASURES.items():
+        of_all = summarise([run.result[key] for run in runs])
+        mean, interval = f"{of_all.mean:.2f} %", f"±{of_all.interval:.2f}"
+        rows.append([measure, mean, f"{of_all.deviation:.2f}", interval])
+    print_table([title, "mean", "std", "95 % interval"], rows, file)

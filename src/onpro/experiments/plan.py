@@ -11,8 +11,7 @@ from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
 from onpro.experiments.files import locked
 from onpro.experiments.recipes import settings_for
-from onpro.experiments.resultcheck import fault
-from onpro.experiments.run import Finished, finished
+from onpro.experiments.run import finished
 from onpro.training.device import DeviceName, Precision
 
 State = Literal["done", "unfinished", "running", "missing", "damaged"]
@@ -166,7 +165,7 @@ def _planned(experiment: Experiment, out: Path, place: Place) -> PlannedExperime
 def _examine(config: RunConfig, out: Path) -> PlannedRun:
     folder = out / config.folder
     try:
-        done = usable(config, out)
+        done = finished(config, out)
     except UserError as error:
         return PlannedRun(config, "damaged", problem=str(error))
     if done:
@@ -174,15 +173,6 @@ def _examine(config: RunConfig, out: Path) -> PlannedRun:
     if not folder.exists():
         return PlannedRun(config, "missing")
     return PlannedRun(config, "running" if is_held(folder) else "unfinished")
-
-
-def usable(config: RunConfig, out: Path) -> Finished | None:
-    """The run of this configuration if it is finished; a sentence where its result is damaged."""
-    done = finished(config, out)
-    complaint = fault(done.result) if done else None
-    if done and complaint:
-        raise UserError(f"{complaint}: remove {done.folder} to run it again.")
-    return done
 
 
 def _some(names: Iterable[str]) -> str:

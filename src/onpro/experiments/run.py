@@ -20,6 +20,7 @@ from onpro.experiments.config import RunConfig
 from onpro.experiments.events import EventLog, TensorBoardLog
 from onpro.experiments.files import locked, read_json, write_json, writing_below
 from onpro.experiments.record import collect, describe, hardware, versions
+from onpro.experiments.resultcheck import fault
 from onpro.methods import Context, method
 from onpro.nn import fused_kernels_work
 from onpro.streams import ClassIncremental
@@ -60,12 +61,24 @@ def finished(config: RunConfig, out: Path) -> Finished | None:
 
 
 def finished_in(folder: Path) -> Finished | None:
-    """The run in a folder if it is over; checkpoints are of no use to it any more."""
+    """The run in a folder if it is over, a sentence where its result is damaged.
+
+    Checkpoints, left there by a run ended by force, are of no use to it any more.
+    """
     path = folder / "result.json"
     if not path.is_file():
         return None
-    Checkpoints(folder / "checkpoint").remove()  # left there by a run ended by force
-    return Finished(folder, read_json(path))
+    try:
+        result = read_json(path)
+        complaint = fault(result)
+    except (UserError, RecursionError):
+        complaint = f"{path} cannot be read"
+    if complaint:
+        raise UserError(
+            f"{complaint}: remove {path} to go on with the run, or {folder} to repeat it."
+        )
+    Checkpoints(folder / "checkpoint").remove()
+    return Finished(folder, result)
 
 
 def load_images(config: RunConfig) -> ImageSet:

@@ -1,14 +1,15 @@
 """What the runs of one experiment, alike but for their seed, say together."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments import Finished, Summary, settings_for, summarise
+from onpro.experiments import Finished, RunConfig, Summary, settings_for, summarise
 from onpro.experiments.files import read_json
 from onpro.experiments.grouping import by_experiment
+from onpro.experiments.sweep import STREAM
 from onpro.experiments.tables import reported
 
 
@@ -20,7 +21,7 @@ class Outcome:
     """Tells it from all others of the report."""
     runs: tuple[Finished, ...]
     by_hand: tuple[str, ...]
-    """Settings that neither the data set nor a recipe gave, such as epochs=5."""
+    """What neither the data set nor a recipe gave, of settings and stream, such as epochs=5."""
     accuracy: Summary
     """Average accuracy at the end."""
     forgetting: Summary
@@ -70,9 +71,7 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
     config = configuration(members[0])
-    by_hand = _by_hand(config)
-    # A run with other settings, or on part of its data, says nothing of the paper's.
-    is_own = by_hand or config.get("limit_per_class") is not None
+    by_hand = (*_settings_by_hand(config), *_stream_by_hand(config))
     cell = (first["method"], first.get("recipe"), first["data"], first["memory"])
     return Outcome(
         title=title,
@@ -82,12 +81,12 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         forgetting=summarise([result["average_forgetting"] for result in results]),
         incremental=summarise([sum(values) / len(values) for values in curves]),
         seconds=summarise([result["train_seconds"] for result in results]),
-        paper_accuracy=None if is_own else reported(*cell, "average_accuracy"),
-        paper_forgetting=None if is_own else reported(*cell, "average_forgetting"),
+        paper_accuracy=None if by_hand else reported(*cell, "average_accuracy"),
+        paper_forgetting=None if by_hand else reported(*cell, "average_forgetting"),
     )
 
 
-def _by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
     try:
         usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
         given = dict(config["settings"])
@@ -97,6 +96,13 @@ def _by_hand(config: dict[str, Any]) -> tuple[str, ...]:
         f"{name}={value}"
         for name, value in given.items()
         if name in usual and _as_json(usual[name]) != value
+    )
+
+
+def _stream_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+    usual = {field.name: field.default for field in fields(RunConfig)}
+    return tuple(
+        f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
     )
 
 

@@ -12,6 +12,7 @@ FOR_PEOPLE = [
     Column("data", "data"),
     Column("name", "method"),
     Column("memory", "M"),
+    Column("precision", "precision"),
     Column("n", "n"),
     Column("accuracy", "accuracy"),
     Column("accuracy_ci95", "CI", ".1f"),
@@ -25,7 +26,7 @@ FOR_PEOPLE = [
 FOR_PROGRAMS = [
     Column(key, key)
     for key in (
-        *("method", "recipe", "data", "memory", "precision", "settings", "seeds", "n"),
+        *("method", "recipe", "by_hand", "data", "memory", "precision", "settings", "seeds", "n"),
         *(f"{name}_{part}" for name in MEASURES for part in ("mean", "sd", "ci95")),
         *(f"paper_{name}_{part}" for name in MEASURES[:2] for part in ("mean", "spread")),
     )
@@ -53,6 +54,7 @@ def _record(outcome: Outcome) -> Record:
     result = outcome.result
     record: dict[str, str | int | float | bool | None] = {
         "name": " ".join(outcome.name.split()),
+        "by_hand": ", ".join(outcome.by_hand) or None,
         "settings": outcome.settings,
         "seeds": outcome.seeds,
         "n": outcome.accuracy.n,

@@ -60,8 +60,8 @@ class Checkpoints:
             return state
         if complaints:
             raise UserError(
-                f"no checkpoint can be read: {'; '.join(complaints)}; what the run has learned is "
-                "lost, start it over with --fresh."
+                f"no checkpoint can be read: {'; '.join(complaints)}; --fresh starts over, without "
+                "what the run has learned."
             )
         return None
 

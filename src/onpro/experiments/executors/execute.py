@@ -11,7 +11,8 @@ from typing import Literal, Protocol
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.worker import Outcome
-from onpro.experiments.plan import is_held, usable
+from onpro.experiments.plan import is_held
+from onpro.experiments.run import finished
 
 RETRIES = 2
 """How often a run is started again whose worker has died."""
@@ -156,7 +157,7 @@ NOT_HERE = (
 def _ended(config: RunConfig, out: Path) -> Event | None:
     """What to tell of a run that has a result; None where it has none."""
     try:
-        done = usable(config, out)
+        done = finished(config, out)
     except UserError as error:
         return Event("failed", config, str(error))
     return Event("finished", config) if done else None
