@@ -83,7 +83,7 @@ def test_any_source_comes_in_the_size_asked_for() -> None:
     assert data.train.images.max() > 200
 
 
-@pytest.mark.parametrize("size", [0, -3])
+@pytest.mark.parametrize("size", [0, -3, 100_000])
 def test_an_impossible_size_is_refused(size: int) -> None:
     with pytest.raises(UserError, match="image size"):
         load("digits", image_size=size)

@@ -129,3 +129,18 @@ def test_what_is_computed_is_plain_values() -> None:
 def test_what_cannot_work_is_refused(values: dict[str, int], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         replace(CONFIG, **values)  # type: ignore[arg-type] # only numbers
+
+
+def test_a_folder_of_images_is_known_by_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "mine"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "yours").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    mine = replace(CONFIG, data="folder:birds")
+    monkeypatch.chdir(tmp_path / "yours")
+    yours = replace(CONFIG, data="folder:birds")
+    assert mine.hash != yours.hash
+    for same in ("folder:../mine/birds", "folder:~/birds", f"folder:{tmp_path}/mine/birds/"):
+        assert replace(CONFIG, data=same) == mine

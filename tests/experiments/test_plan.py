@@ -15,7 +15,7 @@ from onpro.experiments.files import locked
 from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.progress import progress
 from onpro.experiments.tables import table
-from onpro.training import Evaluated, Step
+from onpro.training import Evaluated, Step, Trainer
 
 STREAM = (("limit_per_class", 8),)
 PLACE = Place("cpu")
@@ -212,6 +212,18 @@ def test_a_calibration_is_near_the_truth() -> None:
     trainer.run()
     took = trainer.train_seconds + trainer.eval_seconds
     assert took / 10 < told < took * 10, "which other processes may disturb"
+
+
+def test_a_calibration_sees_no_more_than_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int | None] = []
+
+    def noted(config: RunConfig) -> Trainer:
+        seen.append(config.limit_per_class)
+        return prepare(config)
+
+    monkeypatch.setattr("onpro.experiments.estimate.prepare", noted)
+    time_briefly(config_of(limit_per_class=4))
+    assert set(seen) == {4}
 
 
 def config_of(**more: object) -> RunConfig:

@@ -4,6 +4,7 @@ Only descriptions live here, so that listing them needs no heavy import; the mod
 source's work is imported when the source is loaded.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,22 @@ def find(name: str) -> Source:
     return source
 
 
+def located(name: str) -> str:
+    """The name, with a path in it that means the same from every folder.
+
+    >>> located("digits"), located("folder:/home/me/../you/birds")
+    ('digits', 'folder:/home/you/birds')
+    """
+    source, _, path = name.partition(":")
+    if source != "folder" or not path:
+        return name
+    return f"{source}:{os.path.abspath(os.path.expanduser(path))}"  # noqa: PTH100, PTH111 # without following links, without raising
+
+
+LARGEST_SIDE = 1024
+"""Of images for the network: larger ones would only take memory."""
+
+
 def load(
     name: str,
     *,
@@ -166,8 +183,10 @@ def load(
     argument = name.partition(":")[2] or None
     if argument is None and source.argument is not None:
         raise UserError(f"the data set '{source.name}' is written as {source.usage}.")
-    if image_size is not None and image_size < 1:
-        raise UserError(f"the image size must be at least 1 pixel, not {image_size}.")
+    if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
+        raise UserError(
+            f"the image size must lie between 1 and {LARGEST_SIDE} pixels, not {image_size}."
+        )
     try:
         data = source.loader(Request(argument, data_dir, image_size, seed))
     except ValueError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onpro._version import __version__
+from onpro.data import located
 from onpro.errors import UserError
 from onpro.experiments.files import read_json
 from onpro.methods import Settings, method
@@ -41,6 +42,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         self.settings.check()
+        object.__setattr__(self, "data", located(self.data))  # known by what it is, from anywhere
         if self.memory < 1:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
         if self.memory < self.batch_size:
@@ -79,8 +81,10 @@ class RunConfig:
 
     @property
     def folder(self) -> str:
-        """Name of the run's folder."""
-        data = re.sub(r"[^A-Za-z0-9.]+", "_", self.data)[:80].strip("_")
+        """Name of the run's folder; of a path among the data it has the last part."""
+        source, _, argument = self.data.partition(":")
+        named = f"{source}_{Path(argument).name}"
+        data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 

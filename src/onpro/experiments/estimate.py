@@ -50,7 +50,8 @@ def time_briefly(config: RunConfig) -> float:
     Steps and evaluation take as much longer as they are more; what a method does at the end of a
     task takes as long. The short stream is trained twice, since the first time warms up.
     """
-    short = replace(config, limit_per_class=CALIBRATION_BATCHES * config.batch_size)
+    few = CALIBRATION_BATCHES * config.batch_size
+    short = replace(config, limit_per_class=min(few, config.limit_per_class or few))
     clock = Clock()
     for _ in range(2):
         clock = Clock()
