@@ -127,7 +127,7 @@ def test_it_is_the_method_without_any_announcement(photos: Any) -> None:
     """Batches go to the method as they are; nobody tells it of boundaries or of classes."""
     images, labels = photos(40)
     classifier = OnlineClassifier("onpro", memory=10, seed=3, device="cpu", rotations=4)
-    settings = OnProSettings(encoder="slim", projection=64, rotations=4)
+    settings = OnProSettings(encoder="slim", projection=64, learning_rate=5e-3, rotations=4)
     assert classifier.partial_fit(images, labels).settings_ == settings
     context = Context((3, 8, 8), Normalise((0.5,) * 3, (0.25,) * 3), memory=10, seed=3)
     learner = OnPro(settings, context)

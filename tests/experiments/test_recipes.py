@@ -92,6 +92,12 @@ def test_a_path_does_not_change_the_values_of_a_folder() -> None:
     assert settings_for("onpro", "folder:/some/birds") == settings_for("onpro", "folder:PATH")
 
 
+@pytest.mark.parametrize("name", ["cope", "ocm", "onpro"])
+def test_a_folder_is_learned_as_fast_as_digits(name: str) -> None:
+    """Both are short streams: the learning rates of long ones leave later classes unlearned."""
+    assert settings_for(name, "folder:birds") == settings_for(name, "digits")
+
+
 @pytest.mark.parametrize("recipe", ABLATIONS)
 @pytest.mark.parametrize("data", ["cifar10", "cifar100"])
 def test_an_ablation_changes_what_it_names_and_nothing_else(recipe: str, data: str) -> None:

@@ -49,6 +49,8 @@ COPE_ON_SHORT_STREAM = {
 }
 """CoPE on a stream of some hundred steps: prototypes that move sooner (ours)."""
 
+SHORT_STREAMS = ("digits", "folder", "tiny")
+
 DATA: dict[str, dict[str, dict[str, Any]]] = {
     "onpro": {
         "cifar10": {"feedback": 0.25, "mixup_probability": 0.6, "similarity_scale": 0.5},
@@ -57,7 +59,7 @@ DATA: dict[str, dict[str, dict[str, Any]]] = {
         "imagenet100": IMAGENET,
         "imagenet1k": IMAGENET,
         "digits": SHORT_STREAM,
-        "folder": SMALL_IMAGES | {"projection": 64},
+        "folder": SHORT_STREAM,
         "tiny": SHORT_STREAM | {"rotations": 4},
     },
     "er": ON_IMAGENET,
@@ -69,7 +71,7 @@ DATA: dict[str, dict[str, dict[str, Any]]] = {
     "icarl": ON_IMAGENET,
     "aser": ON_IMAGENET,
     "scr": dict.fromkeys(("imagenet100", "imagenet1k"), IMAGENET_REPLAY | COMMON_AUGMENTATION),
-    "cope": ON_IMAGENET | dict.fromkeys(("digits", "tiny"), SMALL_IMAGES | COPE_ON_SHORT_STREAM),
+    "cope": ON_IMAGENET | dict.fromkeys(SHORT_STREAMS, SMALL_IMAGES | COPE_ON_SHORT_STREAM),
     "dvc": {
         "cifar10": {"agreement_weight": 2.0},
         "cifar100": {"agreement_weight": 4.0},
@@ -84,7 +86,7 @@ DATA: dict[str, dict[str, dict[str, Any]]] = {
         "imagenet100": IMAGENET_REPLAY | {"similarity_scale": 1.0, "rotations": 1},
         "imagenet1k": IMAGENET_REPLAY | {"similarity_scale": 1.0, "rotations": 1},
         "digits": SHORT_STREAM,
-        "folder": SMALL_IMAGES | {"projection": 64},
+        "folder": SHORT_STREAM,
         "tiny": SHORT_STREAM | {"rotations": 4},
     },
 }
