@@ -37,7 +37,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "no tasks": ([*ER, "--tasks", "0"], "1 to 6 tasks, not 0"),
     "empty batches": ([*ER, "--batch-size", "0"], "batch size must be at least 1, not 0"),
     "limit of none": ([*ER, "--limit-per-class", "0"], "limit per class must be at least 1"),
-    "no image size": ([*ER, "--image-size", "0"], "at least 1 pixel, not 0"),
+    "no image size": ([*ER, "--image-size", "0"], "between 1 and 1024 pixels, not 0"),
     "folder without a path": ([*ER, "--data", "folder"], "written as folder:PATH"),
     "missing folder": ([*ER, "--data", "folder:nowhere"], "nowhere does not exist"),
     "empty folder": ([*ER, "--data", "folder:empty"], "0 class folders but needs at least 2"),
