@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
 from onpro.augment import Normalise
+from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError
 from onpro.experiments.recipes import data_values
 from onpro.inputs import (
@@ -330,7 +331,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             "seed": as_whole_number("seed", self.seed, 0),
             "precision": self.precision,
             "batch_size": as_whole_number("batch_size", self.batch_size, 1),
-            "image_size": None if side is None else as_whole_number("image_size", side, 1, 1024),
+            "image_size": None
+            if side is None
+            else as_whole_number("image_size", side, 1, LARGEST_SIDE),
             "mean": as_per_channel("mean", self.mean),
             "std": as_per_channel("std", self.std),
             **asdict(settings),

@@ -112,6 +112,14 @@ def test_what_is_no_run_is_passed_over_among_several(onpro: Command, tmp_path: P
     assert len(json.loads(answer.out)) == 2
 
 
+def test_nothing_but_other_things_is_a_mistake(onpro: Command, tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text("mine")
+    answer = onpro("resume", "a.log", "b.log")
+    assert answer.status == 2
+    assert answer.err.endswith("onpro: none of these is the folder of a run.\n")
+
+
 def test_unlike_runs_have_no_mean(onpro: Command, tmp_path: Path) -> None:
     answer = onpro("resume", *unlike(onpro, tmp_path))
     assert answer.out.count("average accuracy") == 2

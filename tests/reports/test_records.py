@@ -58,3 +58,4 @@ def test_runs_on_part_of_the_data_are_not_set_beside_the_paper(tmp_path: Path) -
     (folder / "config.json").write_text('{"limit_per_class": 50}')
     (row,) = csv.DictReader(io.StringIO(comma_separated([Finished(folder, result("onpro"))])))
     assert row["paper_accuracy_mean"] == ""
+    assert row["by_hand"] == "limit_per_class=50"

@@ -52,6 +52,8 @@ def main(arguments: Sequence[str]) -> int:
     folders = options.runs
     if len(folders) > 1:  # such as runs/*
         folders = tuple(filter(_is_run, folders))
+    if not folders:
+        raise UserError("none of these is the folder of a run.")
     configs = [(folder, read_config(folder)) for folder in folders]
     done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
     show(done, as_json=options.json)
