@@ -77,6 +77,22 @@ def test_onpro_loses_by_an_ablation(recipe: str) -> None:
     assert found.accuracy.mean < onpro(100).accuracy.mean
 
 
+def test_precisions_of_onpro_agree() -> None:
+    """Over the same three seeds the means differ by less than the seeds of one precision do."""
+    stored = read_runs([ROOT / "results/cifar10", ROOT / "results/cifar10-precision"])
+    compared = [
+        run
+        for run in stored
+        if (run.result["method"], run.result["memory"]) == ("onpro", 200)
+        and run.result["seed"] in range(3)
+    ]
+    found = outcomes(compared)
+    assert {outcome.result["precision"] for outcome in found} == {"fp32", "fp16", "bf16"}
+    assert all(outcome.seeds == "0–2" for outcome in found)
+    means = [outcome.accuracy.mean for outcome in found]
+    assert max(means) - min(means) < max(outcome.accuracy.deviation or 0.0 for outcome in found)
+
+
 @pytest.mark.parametrize("name", ["aser", "er", "gdumb", "gss", "mir"])
 def test_the_recipe_tuned_is_the_winner_of_its_search(name: str) -> None:
     runs = [run for run in read_runs([ROOT / "results/tuned"]) if run.result["method"] == name]
