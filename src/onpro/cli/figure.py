@@ -16,14 +16,15 @@ from onpro.figures import FIGURES, draw
 class FigureOptions:
     """What to draw, from what, to where."""
 
-    name: tyro.conf.Positional[str]
+    name: tyro.conf.Positional[str] = ""
     """accuracy: accuracy on the tasks seen so far; matrix: accuracy on each task after each."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]]
+    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
     """Run folders, or folders that hold some."""
 
     out: Path | None = None
-    """File to write, its ending says the format (png, pdf, svg); else NAME.png."""
+    """File to write, its ending says the format (png, pdf, svg; without one png), or a folder for
+    NAME.png; else NAME.png here."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,16 @@ def main(arguments: Sequence[str]) -> int:
     about = f"Draw a figure from finished runs. Figures: {', '.join(FIGURES)}."
     options = parse(Command, arguments, command="onpro figure", about=about).options
     if not options.runs:
-        raise UserError("name at least one run folder, such as runs.")
-    path = options.out or Path(f"{options.name}.png")
+        names = " or ".join(FIGURES)
+        raise UserError(f"name a figure, {names}, and run folders: onpro figure accuracy runs.")
+    path = _file(options.out or Path(), options.name)
     draw(options.name, read_runs(options.runs), path)
     print(f"saved {path}")
     return 0
+
+
+def _file(path: Path, name: str) -> Path:
+    """The file that is meant: in a folder one of the figure's name, without an ending a PNG."""
+    if path.is_dir():
+        return path / f"{name}.png"
+    return path if path.suffix else path.with_suffix(".png")

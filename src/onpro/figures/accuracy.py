@@ -1,50 +1,84 @@
 """Incremental accuracy: what a method still knows after each task."""
 
+import math
 from collections.abc import Sequence
+from itertools import zip_longest
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.grouping import by_experiment
-from onpro.experiments.run import Finished
-from onpro.figures.style import COLORS, INK, plain
+from onpro.figures.style import COLORS, DASHES, INK, MARKERS, plain, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FEW = 5
+"""Up to so many experiments, lines have bands: more would cover each other."""
+
 
 def accuracy(runs: Sequence[Finished]) -> "Figure":
-    """A line for each experiment, mean over its seeds, with a band of one standard deviation."""
+    """A line for each experiment, mean over its seeds; the legend begins with the best at the end.
+
+    Of a few experiments, bands show one standard deviation.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    curves = {title: _curve(members) for title, members in by_experiment(runs).items()}
+    ranking = sorted(curves, key=lambda title: -curves[title][-1].mean)
+    labels = [wrapped(_label(title, curves[title][-1]), 76) for title in ranking]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    figure = Figure(figsize=(6.4, 3.4 + 0.2 * lines), layout="constrained")
     axes = figure.subplots()
     plain(axes)
-    for number, (title, members) in enumerate(by_experiment(runs).items()):
-        curves = np.array([_means(run) for run in members])
-        tasks = np.arange(1, curves.shape[1] + 1)
-        mean, spread = curves.mean(axis=0), curves.std(axis=0, ddof=len(members) > 1)
+    for number, title in enumerate(ranking):
+        tasks = range(1, len(curves[title]) + 1)
         color = COLORS[number % len(COLORS)]
-        label = f"{title}, {len(members)} run{'s' if len(members) > 1 else ''}"
-        axes.plot(tasks, mean, color=color, linewidth=2, marker="o", markersize=5, label=label)
-        axes.fill_between(tasks, mean - spread, mean + spread, color=color, alpha=0.15, linewidth=0)
-        axes.annotate(
-            f"{mean[-1]:.1f}",
-            (tasks[-1], mean[-1]),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
+        axes.plot(
+            tasks,
+            [task.mean for task in curves[title]],
             color=color,
+            linewidth=1.8,
+            linestyle=DASHES[number % len(DASHES)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=5,
+            markevery=math.ceil(len(tasks) / 20),
         )
+        if len(ranking) <= FEW:
+            low = [task.mean - (task.deviation or 0) for task in curves[title]]
+            high = [task.mean + (task.deviation or 0) for task in curves[title]]
+            axes.fill_between(tasks, low, high, color=color, alpha=0.15, linewidth=0)
     axes.set_ylim(0, 100)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("tasks learned", color=INK)
     axes.set_title("average accuracy on the tasks seen so far, %", loc="left", color=INK, size=11)
-    axes.legend(frameon=False, labelcolor=INK, loc="lower left")
+    legend = figure.legend(
+        axes.get_lines(),
+        labels,
+        loc="outside lower left",
+        frameon=False,
+        labelcolor=INK,
+        fontsize=9,
+        handlelength=4,  # room for the dashes
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     return figure
 
 
-def _means(run: Finished) -> list[float]:
-    rows = run.result["accuracy"]
-    return [float(np.mean(row[: task + 1])) for task, row in enumerate(rows)]
+def _curve(members: Sequence[Finished]) -> list[Summary]:
+    """Average accuracy on the tasks seen so far, after each task, of the runs that have it."""
+    curves = (
+        [fmean(row[: task + 1]) for task, row in enumerate(run.result["accuracy"])]
+        for run in members
+    )
+    return [
+        summarise([value for value in values if value is not None])
+        for values in zip_longest(*curves)
+    ]
+
+
+def _label(title: str, end: Summary) -> str:
+    spread = "" if end.deviation is None else f" ± {end.deviation:.1f}"
+    return f"{title}: {end.mean:.1f}{spread} ({end.n} run{'s' if end.n > 1 else ''})"

@@ -1,5 +1,6 @@
 """How figures look."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -8,6 +9,9 @@ if TYPE_CHECKING:
 INK = "#2b2b2b"
 QUIET = "#8a8a8a"
 COLORS = ("#2563a6", "#d1662b", "#3f8f5b", "#a0457e", "#7a6a2f", "#5b5fc7", "#b23a48", "#4a8c96")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.", ":")
+"""Of unequal numbers, so that 28 lines differ in one of the two where there is no colour."""
 
 
 def plain(axes: "Axes") -> None:
@@ -18,3 +22,8 @@ def plain(axes: "Axes") -> None:
     axes.tick_params(length=0, colors=INK)
     axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def wrapped(title: str, width: int) -> str:
+    """A title in lines of at most so many letters, M = 200 in one of them."""
+    return textwrap.fill(title.replace(" = ", "\u00a0=\u00a0"), width)

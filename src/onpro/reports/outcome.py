@@ -1,15 +1,13 @@
 """What the runs of one experiment, alike but for their seed, say together."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from onpro.errors import UserError
-from onpro.experiments import Finished, RunConfig, Summary, settings_for, summarise
-from onpro.experiments.files import read_json
-from onpro.experiments.grouping import by_experiment
-from onpro.experiments.sweep import STREAM
+from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments.grouping import by_experiment, settings_hash
+from onpro.experiments.naming import given_by_hand, name_of
 from onpro.experiments.tables import reported
 
 
@@ -19,6 +17,8 @@ class Outcome:
 
     title: str
     """Tells it from all others of the report."""
+    name: str
+    """The method, its variation where it is one, and settings that were given by hand."""
     runs: tuple[Finished, ...]
     by_hand: tuple[str, ...]
     """What neither the data set nor a recipe gave, of settings and stream, such as epochs=5."""
@@ -40,16 +40,9 @@ class Outcome:
         return self.runs[0].result
 
     @property
-    def name(self) -> str:
-        """The method, its variation where it is one, and settings that were given by hand."""
-        recipe = self.result.get("recipe")
-        name = f"{self.result['method']} ({recipe})" if recipe else str(self.result["method"])
-        return ", ".join([name, *self.by_hand])
-
-    @property
     def settings(self) -> str:
         """Eight digits that tell its settings from others."""
-        return self.runs[0].folder.name.rpartition("-")[2]
+        return settings_hash(self.runs[0])
 
     @property
     def seeds(self) -> str:
@@ -70,11 +63,11 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     results = [run.result for run in members]
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
-    config = configuration(members[0])
-    by_hand = (*_settings_by_hand(config), *_stream_by_hand(config))
+    by_hand = given_by_hand(members[0])
     cell = (first["method"], first.get("recipe"), first["data"], first["memory"])
     return Outcome(
         title=title,
+        name=name_of(members[0]),
         runs=tuple(members),
         by_hand=by_hand,
         accuracy=summarise([values[-1] for values in curves]),
@@ -84,39 +77,6 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         paper_accuracy=None if by_hand else reported(*cell, "average_accuracy"),
         paper_forgetting=None if by_hand else reported(*cell, "average_forgetting"),
     )
-
-
-def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
-    try:
-        usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
-        given = dict(config["settings"])
-    except (KeyError, TypeError, ValueError, UserError):  # of another version, or damaged
-        return ()
-    return tuple(
-        f"{name}={value}"
-        for name, value in given.items()
-        if name in usual and _as_json(usual[name]) != value
-    )
-
-
-def _stream_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
-    usual = {field.name: field.default for field in fields(RunConfig)}
-    return tuple(
-        f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
-    )
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def configuration(run: Finished) -> dict[str, Any]:
-    """What `config.json` says of a run; nothing where it cannot be read."""
-    try:
-        config = read_json(run.folder / "config.json")
-    except (UserError, RecursionError):
-        return {}
-    return config if isinstance(config, dict) else {}
 
 
 def ranges(numbers: Sequence[int]) -> str:

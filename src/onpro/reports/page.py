@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from onpro._version import __version__
 from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments.naming import configuration
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
-from onpro.reports.outcome import Outcome, configuration, curve, forgetting, outcomes
+from onpro.reports.outcome import Outcome, curve, forgetting, outcomes
 
 STYLES = ("page.css",)
 SCRIPTS = ("dom.js", "tooltip.js", "lines.js", "scatter.js", "heatmap.js", "table.js", "page.js")

@@ -53,7 +53,7 @@ def comma_separated(runs: Sequence[Finished]) -> str:
 def _record(outcome: Outcome) -> Record:
     result = outcome.result
     record: dict[str, str | int | float | bool | None] = {
-        "name": " ".join(outcome.name.split()),
+        "name": outcome.name,
         "by_hand": ", ".join(outcome.by_hand) or None,
         "settings": outcome.settings,
         "seeds": outcome.seeds,

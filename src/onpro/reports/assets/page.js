@@ -55,6 +55,7 @@ function shortLabels(group) {
   const tellings = [
     (e) => e.name,
     (e) => `${e.name}, M\u00a0=\u00a0${e.memory}`,
+    (e) => `${e.name}, M\u00a0=\u00a0${e.memory}, ${e.precision}`,
     (e) => `${e.name}, M\u00a0=\u00a0${e.memory} (${e.hash})`,
   ];
   const isTelling = (tell) => new Set(group.map(tell)).size === group.length;

@@ -1,0 +1,57 @@
+"""What people call a run: its method, its recipe, and what was given by hand."""
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from onpro.errors import UserError
+from onpro.experiments.config import RunConfig
+from onpro.experiments.files import read_json
+from onpro.experiments.recipes import settings_for
+from onpro.experiments.run import Finished
+from onpro.experiments.sweep import STREAM
+
+
+def name_of(run: Finished) -> str:
+    """The method, its variation where it is one, and settings given by hand, in one line."""
+    recipe = run.result.get("recipe")
+    name = f"{run.result['method']} ({recipe})" if recipe else str(run.result["method"])
+    return " ".join(", ".join([name, *given_by_hand(run)]).split())
+
+
+def given_by_hand(run: Finished) -> tuple[str, ...]:
+    """What neither the data set nor a recipe gave, of settings and stream, such as epochs=5."""
+    config = configuration(run)
+    return (*_settings_by_hand(config), *_stream_by_hand(config))
+
+
+def configuration(run: Finished) -> dict[str, Any]:
+    """What `config.json` says of a run; nothing where it cannot be read."""
+    try:
+        config = read_json(run.folder / "config.json")
+    except (UserError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+    try:
+        usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
+        given = dict(config["settings"])
+    except (KeyError, TypeError, ValueError, UserError):  # of another version, or damaged
+        return ()
+    return tuple(
+        f"{name}={value}"
+        for name, value in given.items()
+        if name in usual and _as_json(usual[name]) != value
+    )
+
+
+def _stream_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+    usual = {field.name: field.default for field in fields(RunConfig)}
+    return tuple(
+        f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
+    )
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
