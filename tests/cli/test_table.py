@@ -122,6 +122,11 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
     assert "4 runs: 2 done, 2 missing" in planned.out
     assert "run after run: 0 s" in planned.out or "run after run: 1 s" in planned.out
 
+    results[0].write_text("{")
+    planned = onpro(*SMOKE, "--dry-run")
+    _, titles, _, row, *_ = (line.split() for line in planned.out.splitlines())
+    assert row[titles.index("damaged")] == "1"
+
 
 def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:
     """Finished runs of a method on CIFAR-10 that ended so."""

@@ -57,15 +57,35 @@ def test_markdown() -> None:
 
 def test_latex_uses_booktabs_and_escapes() -> None:
     text = render(RECORDS, COLUMNS, "latex")
-    assert text.startswith("\\begin{tabular}{lrrrr}\n\\toprule\nmethod & data & mean, \\%")
+    assert text.startswith("\\begin{tabular}{llrrr}\n\\toprule\nmethod & data & mean, \\%")
     assert text.endswith("\\bottomrule\n\\end{tabular}")
     assert "w/o L\\_new & tiny & 0.3 &  & yes \\\\" in text
-    assert "$\\alpha$ = 0 | 50 \\% & digits" in text
+    assert "$\\alpha$ = 0 \\textbar{} 50 \\% & digits & 20.0 & $-$1.23" in text
     rows = [line for line in text.splitlines() if line.endswith("\\\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
 
 
-@pytest.mark.parametrize("letter", list("&%$#_{}~^\\"))
+def test_latex_has_rules_between_blocks_only() -> None:
+    lines = render(RECORDS, COLUMNS, "latex").splitlines()
+    first_words = [line.split(" ")[0] for line in lines]
+    assert first_words[1:] == [
+        *("\\toprule", "method", "\\midrule", "w/o", "ER", "\\midrule", "$\\alpha$"),
+        *("\\bottomrule", "\\end{tabular}"),
+    ]
+    alone = render(RECORDS[:2], COLUMNS, "latex")
+    assert alone.count("\\midrule") == 1, "none between blocks of one row each"
+
+
+def test_latex_sets_words_left_and_numbers_right() -> None:
+    columns = [Column("a", "a"), Column("b", "b"), Column("c", "c")]
+    records: list[Record] = [
+        {"a": "one", "b": "20.9 ± 0.9", "c": 1},
+        {"a": "2", "b": "1.0", "c": None},
+    ]
+    assert render(records, columns, "latex").startswith("\\begin{tabular}{lrr}")
+
+
+@pytest.mark.parametrize("letter", list("&%$#_{}~^\\|<>"))
 def test_latex_never_shows_a_bare_special_letter(letter: str) -> None:
     text = render([{"title": f"a{letter}b"}], COLUMNS[:1], "latex")
     body = text.splitlines()[4]

@@ -103,6 +103,13 @@ def test_one_thread_is_one() -> None:
     assert "CPU, 1 thread, torch" in report([finished("er", 0, 50.0, hardware=hardware)])
 
 
+def test_names_cannot_break_a_row() -> None:
+    text = report([finished("er", 0, 50.0, data="folder:/home/a|b\nc")])
+    header, _, row, *_ = text.splitlines()
+    assert "| folder:/home/a\\|b c |" in row
+    assert row.replace("\\|", "").count("|") == header.count("|")
+
+
 def test_a_variant_has_a_row_of_its_own_and_no_value_of_the_full_method() -> None:
     variant = finished("onpro", 0, 40.0, recipe="without-apf")
     variant = Finished(Path("onpro-cifar10-m200-s0-ffffffff"), variant.result)

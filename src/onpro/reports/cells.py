@@ -49,7 +49,7 @@ PLAN = [
     Column("unfinished", "unfinished"),
     Column("running", "running"),
     Column("missing", "missing"),
-    Column("damaged", "", for_programs=True),
+    Column("damaged", "damaged"),
     Column("left", "time left"),
     Column("seconds_left", "", for_programs=True),
 ]

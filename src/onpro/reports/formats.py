@@ -3,9 +3,9 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
@@ -23,7 +23,8 @@ class Column:
     spec: str = ""
     """How its numbers are written where people read them."""
     heading: str = ""
-    """How its value is written above a block of records in text, in place of the column."""
+    """How its value is written above a block of records in text, in place of the column; in LaTeX
+    a rule is between the blocks."""
     for_programs: bool = False
     """Whether it is left out where people read."""
 
@@ -61,7 +62,7 @@ def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:
     """Aligned columns, in blocks below headings."""
     rest = [column for column in columns if not column.heading]
     titles = [column.title for column in rest]
-    words = [any(isinstance(r.get(c.key), str) for r in records) for c in rest]
+    words = [_has_words(records, column) for column in rest]
     blocks: dict[str, list[list[str]]] = {}
     for record in records:
         heading = ", ".join(c.heading.format(_shown(record, c)) for c in columns if c.heading)
@@ -83,24 +84,47 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool])
     ).rstrip()
 
 
+def _has_words(records: Sequence[Record], column: Column) -> bool:
+    """Whether a column has other text than numbers such as 20.9 ± 0.9."""
+    texts = (value for record in records if isinstance(value := record.get(column.key), str))
+    return not all(re.fullmatch(r"[\d.]+( ± [\d.]+)?", text) for text in texts)
+
+
 def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    rows = [[c.title for c in columns], ["---" for _ in columns]]
-    rows += [[_shown(r, c).replace("|", "\\|") for c in columns] for r in records]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows = [[_shown(record, column) for column in columns] for record in records]
+    return markdown([column.title for column in columns], rows)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown whose cells may hold anything."""
+    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
+    lines = [header, ["---"] * len(header), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    """With rules of the package booktabs, one between blocks of equal first columns."""
-    alignment = "l" + "r" * (len(columns) - 1)
+    """With rules of the package booktabs, one between blocks unless all are of one row."""
+    blocks: dict[tuple[Value, ...], list[str]] = {}
+    for record in records:
+        place = tuple(record.get(column.key) for column in columns if column.heading)
+        blocks.setdefault(place, []).append(_latex_row([_minus(record, c) for c in columns]))
+    rule = "\\midrule\n" if len(records) > len(blocks) else ""
+    alignment = "".join("l" if _has_words(records, column) else "r" for column in columns)
     lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
-    lines += [_latex_row([column.title for column in columns])]
-    for _, block in groupby(records, key=lambda record: record[columns[0].key]):
-        lines += [r"\midrule", *(_latex_row([_shown(r, c) for c in columns]) for r in block)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+    lines += [_latex_row([column.title for column in columns]), r"\midrule"]
+    body = f"\n{rule}".join("\n".join(rows) for rows in blocks.values())
+    return "\n".join([*lines, *filter(None, [body]), r"\bottomrule", r"\end{tabular}"])
+
+
+def _minus(record: Record, column: Column) -> str:
+    """A cell, a number below 0 with the sign for it."""
+    shown = _shown(record, column)
+    return shown if isinstance(record.get(column.key), str) else shown.replace("-", "−")
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join("".join(_ESCAPES.get(letter, letter) for letter in c) for c in cells) + r" \\"
+    escaped = ("".join(_ESCAPES.get(letter, letter) for letter in cell) for cell in cells)
+    return " & ".join(" ".join(cell.split()) for cell in escaped) + r" \\"
 
 
 _ESCAPES = {
@@ -108,6 +132,9 @@ _ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
     "±": r"$\pm$",
     "α": r"$\alpha$",
     "−": r"$-$",

@@ -9,9 +9,9 @@ from onpro.reports.outcome import Outcome, outcomes
 MEASURES = ("accuracy", "forgetting", "incremental", "seconds")
 
 FOR_PEOPLE = [
-    Column("data", "data"),
+    Column("data", "data", heading="{}"),
+    Column("memory", "M", heading="{}"),
     Column("name", "method"),
-    Column("memory", "M"),
     Column("precision", "precision"),
     Column("n", "n"),
     Column("accuracy", "accuracy"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from onpro.experiments import Finished, Summary, summarise
+from onpro.reports.formats import markdown
 from onpro.reports.hardware import machine
 from onpro.reports.outcome import Outcome, curve, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
@@ -26,8 +27,8 @@ def report(runs: Sequence[Finished]) -> str:
     forgetting = [_row(o, tasks, forgotten, o.paper_forgetting) for o in found]
     return "\n\n".join(
         [
-            _markdown(["accuracy", *columns, "training, s"], accuracy),
-            _markdown(["forgetting", *columns], forgetting),
+            markdown(["accuracy", *columns, "training, s"], accuracy),
+            markdown(["forgetting", *columns], forgetting),
             _conditions(runs),
         ]
     )
@@ -51,11 +52,6 @@ def _row(
         *(_cell(summarise(seeds)) if seeds else "" for seeds in values),
         _beside(summarise([values[-1] for values in curves]), paper),
     ]
-
-
-def _markdown(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _cell(summary: Summary) -> str:
