@@ -1,14 +1,16 @@
 """Pages and program agree."""
 
 import re
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 
 from onpro.data import sources
 from onpro.experiments import recipes
+from onpro.experiments.resultcheck import NEEDED, OPTIONAL
 from onpro.methods import methods
+from onpro.training import Metrics
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,6 +39,18 @@ def test_the_page_on_data_lists_every_data_set() -> None:
         row = rf"\| `{source.usage}` \| [^|]+ \| {source.classes or 'yours'} \| "
         row += rf"{source.tasks or 'classes / 2'} \| {source.image_size}×{source.image_size}"
         assert re.search(row, page), source.name
+
+
+def test_the_page_on_metrics_explains_all_of_a_result_and_computes_right() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    for name in NEEDED | OPTIONAL:
+        assert f"`{name}`" in page, name
+    numbers = re.findall(r"^\| after task \d \|(.*)\|$", page, flags=re.MULTILINE)
+    accuracy = [[float(cell) if cell.strip() else None for cell in n.split("|")] for n in numbers]
+    for name, value in asdict(Metrics.of(accuracy)).items():
+        row = re.search(rf"^\| `{name}` \| [^|]+ \| ([\d.]+) \|", page, flags=re.MULTILINE)
+        assert row, name
+        assert float(row[1]) == pytest.approx(value, abs=0.0005), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
