@@ -1,9 +1,12 @@
 """Learns from image files as they appear in a folder with a subfolder for each class.
 
-    python examples/folder_watcher.py PHOTOS birds.onpro
+    python examples/folder_watcher.py photos birds.onpro
 
-Drop PHOTOS/wren/1.jpg, PHOTOS/robin/2.png, …; new subfolders are new classes. Ctrl-C saves; started
-again, it goes on where it was. What has been learned is listed beside the classifier.
+Drop photos/wren/1.jpg, photos/robin/2.png, …; new subfolders are new classes. The classifier is
+saved whenever something has been learned, every half minute while there is much, and on Ctrl-C or
+SIGTERM. What it has learned is listed beside it, in birds.onpro.learned.json, so that it goes on
+where it was when started again. A file that cannot be read is named once, and tried again when it
+has changed.
 """
 # ruff: noqa: T201 # an example may print
 
@@ -21,33 +24,52 @@ from onpro import OnlineClassifier
 ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
 
-def watch(folder: Path, saved: Path, over: Sized, pause: float = 1.0) -> None:
-    """Look for new files until `over` holds something, then save."""
+def watch(
+    folder: Path, saved: Path, over: Sized, pause: float = 1.0, save_every: float = 30.0
+) -> None:
+    """Look for new files, learn them and save, until `over` holds something."""
     notes = saved.with_name(saved.name + ".learned.json")
     learned = set(json.loads(notes.read_text())) if notes.exists() else set()
     if saved.exists():
         classifier = OnlineClassifier.load(saved)
         print(f"going on with {len(classifier.classes_)} classes, {classifier.n_seen_} images")
     else:
-        classifier = OnlineClassifier("er", memory=500, image_size=32)
+        classifier = OnlineClassifier("er", memory=200, image_size=32)
+    tried: dict[str, tuple[int, int]] = {}
     while not len(over):
+        unsaved, last_save = 0, time.monotonic()
         for file in sorted(folder.glob("*/*")):
             name = file.relative_to(folder).as_posix()
             if len(over) or name in learned or file.suffix.lower() not in ENDINGS:
                 continue
             try:
+                now = file.stat()
+                if tried.get(name) == (now.st_size, now.st_mtime_ns):
+                    continue
+                tried[name] = (now.st_size, now.st_mtime_ns)
                 with Image.open(file) as image:
                     classifier.partial_fit([image], [file.parent.name])
             except (OSError, ValueError) as error:  # perhaps it is still being copied
-                print(f"{name} is left for later: {error}")
+                print(f"{name} is left until it changes: {error}")
                 continue
             learned.add(name)
+            unsaved += 1
             print(f"learned {name}")
+            if time.monotonic() - last_save > save_every:
+                save(classifier, saved, learned, notes)
+                unsaved, last_save = 0, time.monotonic()
+        if unsaved:
+            save(classifier, saved, learned, notes)
         time.sleep(pause)
-    if learned:
-        classifier.save(saved)
-        notes.write_text(json.dumps(sorted(learned)))
-        print(f"saved {saved}")
+
+
+def save(classifier: OnlineClassifier, saved: Path, learned: set[str], notes: Path) -> None:
+    """Each file completely or not at all; the list last, so that a crash forgets no image."""
+    classifier.save(saved)
+    fresh = notes.with_name(notes.name + ".new")
+    fresh.write_text(json.dumps(sorted(learned)))
+    fresh.replace(notes)
+    print(f"saved {saved}")
 
 
 if __name__ == "__main__":
@@ -55,6 +77,10 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("saved", type=Path)
     given = parser.parse_args()
-    interrupted: list[int] = []  # rather than an exception in the middle of a step
-    signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
-    watch(given.folder, given.saved, interrupted)
+    for needed in (given.folder, given.saved.parent):
+        if not needed.is_dir():
+            parser.error(f"there is no folder {needed}")
+    signals: list[int] = []  # rather than an exception in the middle of a step
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, lambda number, _: signals.append(number))
+    watch(given.folder, given.saved, signals)

@@ -1,5 +1,6 @@
 """The examples run as they stand."""
 
+import json
 import os
 import re
 import runpy
@@ -7,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,36 +33,89 @@ def drop(folder: Path, name: str, shade: int) -> None:
     Image.fromarray(np.full((20, 30, 3), shade, np.uint8)).save(folder / name)
 
 
-def test_the_watcher_learns_saves_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    watch = runpy.run_path(str(EXAMPLES / "folder_watcher.py"))["watch"]
-    photos, saved = tmp_path / "photos", tmp_path / "birds.onpro"
-    photos.mkdir()
+def wait_for(event: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not event() and time.monotonic() < end:
+        time.sleep(0.02)
 
-    def run_while(number: int) -> None:
-        over: list[int] = []
-        thread = threading.Thread(target=watch, args=(photos, saved, over, 0.01))
-        thread.start()
-        end = time.monotonic() + 60
-        while capsys.readouterr().out.count("learned ") < number and time.monotonic() < end:
-            time.sleep(0.02)
+
+@contextmanager
+def watching(photos: Path, saved: Path) -> Iterator[None]:
+    """The watcher at work, until the block ends."""
+    watch = runpy.run_path(str(EXAMPLES / "folder_watcher.py"))["watch"]
+    over: list[int] = []
+    thread = threading.Thread(target=watch, args=(photos, saved, over, 0.01))
+    thread.start()
+    try:
+        yield
+    finally:
         over.append(1)
         thread.join()
 
+
+def listed(saved: Path) -> list[str]:
+    """What the watcher says it has learned."""
+    notes = saved.with_name(saved.name + ".learned.json")
+    names: list[str] = json.loads(notes.read_text()) if notes.exists() else []
+    return names
+
+
+def test_the_watcher_learns_saves_and_goes_on(tmp_path: Path) -> None:
+    photos, saved = tmp_path / "photos", tmp_path / "birds.onpro"
+    photos.mkdir()
     drop(photos, "wren/1.png", 10)
-    run_while(1)
+    with watching(photos, saved):
+        wait_for(lambda: listed(saved) == ["wren/1.png"])
+        assert OnlineClassifier.load(saved, device="cpu").n_seen_ == 1, "saved while it goes on"
     drop(photos, "robin/1.png", 200)
-    (photos / "robin" / "2.png").write_bytes(b"not yet all of it")
     (photos / "robin" / "notes.txt").write_text("no image")
-    run_while(1)
+    with watching(photos, saved):
+        wait_for(lambda: len(listed(saved)) == 2)
     classifier = OnlineClassifier.load(saved, device="cpu")
     assert classifier.classes_.tolist() == ["wren", "robin"]
     assert classifier.n_seen_ == 2
+    assert not list(tmp_path.glob("*.new"))
 
 
-def test_ctrl_c_saves(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_watcher_names_a_broken_file_once_and_learns_it_when_it_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos, saved = tmp_path / "photos", tmp_path / "birds.onpro"
+    (photos / "robin").mkdir(parents=True)
+    (photos / "robin" / "1.png").write_bytes(b"not yet all of it")
+    with watching(photos, saved):
+        drop(photos, "wren/1.png", 10)
+        wait_for(lambda: listed(saved) == ["wren/1.png"])
+        drop(photos, "wren/2.png", 20)  # another look at everything
+        wait_for(lambda: len(listed(saved)) == 2)
+        assert capsys.readouterr().out.count("robin/1.png is left") == 1
+        drop(photos, "robin/1.png", 200)
+        wait_for(lambda: len(listed(saved)) == 3)
+    assert "robin/1.png" in listed(saved)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_the_watcher_needs_its_folders(
+    missing: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = [str(tmp_path), str(tmp_path / "birds.onpro")]
+    given[missing] = str(tmp_path / "nothing" / "here")
+    script = str(EXAMPLES / "folder_watcher.py")
+    monkeypatch.setattr(sys, "argv", [script, *given])
+    with pytest.raises(SystemExit):
+        runpy.run_path(script, run_name="__main__")
+    assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_watcher_and_nothing_is_lost(
+    kind: signal.Signals,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drop(tmp_path, "wren/1.png", 10)
     saved = tmp_path / "birds.onpro"
@@ -67,18 +123,17 @@ def test_ctrl_c_saves(
     monkeypatch.setattr(sys, "argv", [script, str(tmp_path), str(saved)])
 
     def interrupt_once_learned() -> None:
-        end = time.monotonic() + 60
-        while "learned " not in capsys.readouterr().out and time.monotonic() < end:
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
+        wait_for(lambda: "learned " in capsys.readouterr().out)
+        os.kill(os.getpid(), kind)
 
-    handler = signal.getsignal(signal.SIGINT)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     person = threading.Thread(target=interrupt_once_learned)
     person.start()
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
         person.join()
     assert OnlineClassifier.load(saved, device="cpu").classes_.tolist() == ["wren"]
 
