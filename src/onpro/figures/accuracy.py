@@ -81,4 +81,4 @@ def _curve(members: Sequence[Finished]) -> list[Summary]:
 
 def _label(title: str, end: Summary) -> str:
     spread = "" if end.deviation is None else f" ± {end.deviation:.1f}"
-    return f"{title}: {end.mean:.1f}{spread} ({end.n} run{'s' if end.n > 1 else ''})"
+    return f"{title}: {end.mean:.1f}{spread} ({end.n}\u00a0run{'s' if end.n > 1 else ''})"

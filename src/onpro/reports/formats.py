@@ -96,8 +96,8 @@ def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown whose cells may hold anything."""
-    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
+    """A table in Markdown, in whose cells nothing ends a cell or begins a tag."""
+    cells = [[" ".join(re.sub("([|<])", r"\\\1", cell).split()) for cell in row] for row in rows]
     lines = [header, ["---"] * len(header), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
