@@ -64,6 +64,14 @@ def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
     assert read_runs([tmp_path, good.folder]) == [good]
 
 
+def test_a_copy_of_a_run_counts_once_and_a_repetition_twice(tmp_path: Path) -> None:
+    first = save(tmp_path / "here", result())
+    save(tmp_path / "copied", result())
+    again = save(tmp_path / "repeated", result() | {"train_seconds": 1.25})
+    folders = [tmp_path / name for name in ("here", "copied", "repeated")]
+    assert read_runs(folders) == [first, again]
+
+
 def test_not_a_single_good_run_is_a_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

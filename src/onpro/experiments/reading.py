@@ -1,5 +1,6 @@
 """Finished runs, read back from their folders."""
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,9 +25,9 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
 
     A folder that holds no usable result is passed over and named, for a report of a thousand runs
     should not fail for one of them; without a single usable run it is a mistake. A run that is
-    named twice counts once.
+    named twice counts once, and so does a copy of it in another folder.
     """
-    runs: dict[Path, Finished] = {}
+    runs: dict[tuple[str, str], Finished] = {}
     places = list(paths)
     for path in places:
         if not path.exists():
@@ -36,7 +37,8 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
             if complaint:
                 skipped(folder, complaint)
             else:
-                runs.setdefault(folder.resolve(), Finished(folder, result))
+                measured = json.dumps(result, sort_keys=True)  # with its times, like no other's
+                runs.setdefault((folder.resolve().name, measured), Finished(folder, result))
     if not runs:
         named = ", ".join(str(path) for path in places)
         raise UserError(f"there is no finished run in {named}: run one with onpro run.")
