@@ -11,6 +11,7 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
 from onpro.methods import Context, method
+from onpro.methods.contrast import C, ContrastMethod
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Batch, ClassIncremental
 
@@ -23,6 +24,21 @@ class Forward:
 
     images: Tensor
     training: bool
+
+
+class WithoutChance(ContrastMethod[C]):
+    """No augmentation, given slices, the whole memory in order: to put before a method."""
+
+    slice_starts: list[int]
+
+    def vary(self, images: Tensor) -> Tensor:
+        return images
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        return self.prepare(self.memory.images), self.memory.labels
+
+    def slice_start(self, positions: int) -> Tensor:
+        return torch.tensor([self.slice_starts.pop(0)])
 
 
 def learner(name: str, **changes: Any) -> Any:

@@ -20,6 +20,7 @@ from onpro.methods.shapley import Points, adversarial_scores, exchange, knn_shap
 from onpro.nn.joint_head import JointHead
 from onpro.streams import Batch
 from tests.conftest import Golden
+from tests.methods.learners import WithoutChance
 from tests.methods.test_onpro_golden import ours
 
 IMAGE = (3, 32, 32)
@@ -262,19 +263,8 @@ def test_ocm_losses(golden_baselines: Golden, name: str, matrix: str, labels: st
     assert_gradient(similarity, case[f"{name}_grad"])
 
 
-class FixedOCM(OCM):
-    """OCM without randomness: no augmentation, given slices, the whole memory in order."""
-
-    slice_starts: list[int]
-
-    def vary(self, images: Tensor) -> Tensor:
-        return images
-
-    def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        return self.prepare(self.memory.images), self.memory.labels
-
-    def slice_start(self, positions: int) -> Tensor:
-        return torch.tensor([self.slice_starts.pop(0)])
+class FixedOCM(WithoutChance[OCMSettings], OCM):
+    """OCM without randomness."""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from onpro.methods import Context
 from onpro.methods.onpro import OnPro, OnProSettings
 from onpro.streams import Batch
 from tests.conftest import Golden
+from tests.methods.learners import WithoutChance
 
 IMAGE = (3, 32, 32)
 PARTS = {"linear": "classifier", "simclr": "projector"}
@@ -23,19 +24,8 @@ def ours(name: str) -> str:
     return f"{PARTS[first]}.{rest}" if first in PARTS else f"encoder.{name}"
 
 
-class Fixed(OnPro):
-    """OnPro without randomness: no augmentation, given slices, the whole memory in order."""
-
-    slice_starts: list[int]
-
-    def vary(self, images: Tensor) -> Tensor:
-        return images
-
-    def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        return self.prepare(self.memory.images), self.memory.labels
-
-    def slice_start(self, positions: int) -> Tensor:
-        return torch.tensor([self.slice_starts.pop(0)])
+class Fixed(WithoutChance[OnProSettings], OnPro):
+    """OnPro without randomness."""
 
 
 @pytest.fixture
