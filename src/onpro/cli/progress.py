@@ -1,10 +1,12 @@
 """How a run goes, while it runs: a bar on a terminal, plain lines elsewhere."""
 
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onpro.reports.tasks import MOST
+from onpro.streams import Benchmark
 from onpro.training import Evaluated, Step, Trainer
 
 if TYPE_CHECKING:
@@ -41,14 +43,16 @@ class Bars:
         else:
             print(line, file=sys.stderr)
 
-    def add(self, total: int) -> "TaskID | None":
-        """A new bar, where bars are shown."""
-        return self._bars.add_task("", total=total, status="") if self._bars else None
+    def add(self, stream: Benchmark) -> "TaskID | None":
+        """A new bar, where bars are shown; it moves along the stream by itself."""
+        if not self._bars:
+            return None
+        return self._bars.add_task("", total=len(stream), status="", stream=stream)
 
-    def move(self, bar: "TaskID | None", completed: int, status: str) -> None:
-        """Show how far a run is."""
+    def tell(self, bar: "TaskID | None", status: str) -> None:
+        """Show a text beside a bar."""
         if self._bars and bar is not None:
-            self._bars.update(bar, completed=completed, status=status)
+            self._bars.update(bar, status=status)
 
 
 class Follower:
@@ -59,15 +63,15 @@ class Follower:
         self._name = f"{name}, " if name else ""
         self._stream = trainer.stream
         bars.say(f"{label}: {len(self._stream)} steps")
-        self._bar = bars.add(len(self._stream))
+        self._bar = bars.add(self._stream)
+        self._figures = ""
 
     def on_step(self, step: Step) -> None:
-        """Move the bar."""
+        """Say it beside the bar."""
         loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
         speed = step.images_seen / step.train_seconds if step.train_seconds else 0.0
-        task = f"{self._name}task {step.task + 1}/{self._stream.num_tasks}"
-        status = f"{task}  {speed:,.0f} images/s  {loss}"
-        self._bars.move(self._bar, step.step, status)
+        self._figures = f"{speed:,.0f} images/s  {loss}"
+        self._tell(step.task)
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
         """Say how the tasks so far are known: each where there are few, always their mean."""
@@ -79,20 +83,36 @@ class Follower:
             f"step {evaluated.step}/{len(self._stream)}: "
             f"accuracy {mean:.1f} %{each}, {evaluated.train_seconds:.1f} s"
         )
+        self._tell(min(evaluated.task + 1, self._stream.num_tasks - 1))
+
+    def _tell(self, task: int) -> None:
+        about = f"{self._name}task {task + 1}/{self._stream.num_tasks}  {self._figures}"
+        self._bars.tell(self._bar, about)
 
 
 def _bars() -> "RichProgress":
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
     from rich.table import Column
 
-    return RichProgress(
-        BarColumn(bar_width=12),
+    class AlongStreams(RichProgress):
+        """Looks how far each stream is whenever it is drawn, so that no step has to tell it."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.tasks:
+                self.update(task.id, completed=task.fields["stream"].position)
+            return super().get_renderables()
+
+    return AlongStreams(
+        BarColumn(bar_width=12, table_column=Column(min_width=12)),
         MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
         TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True)),
         TextColumn(
-            "{task.fields[status]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            "{task.fields[status]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),
         console=Console(stderr=True),
+        expand=True,  # for then the text is cut, and not the bar
     )
