@@ -75,6 +75,7 @@ def test_help_fits_80_columns(onpro: Command) -> None:
         (["--steps", "0"], "the number of steps must be at least 1"),
         (["--like", "folder"], "give --classes"),
         (["--save", "."], "cannot write"),
+        (["--show"], "name at least one file"),
         (["--show", "nowhere.json"], "there is no file nowhere.json"),
     ],
 )

@@ -56,10 +56,14 @@ def only_run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [["er"], ["onpro", "--rotations", "1"]], ids=["er", "onpro"])
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     onpro: Command, tmp_path: Path, number: int, status: int, options: list[str]
 ) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("the tests themselves ignore it, as nohup has them do")
     expected = result(onpro("run", *options, *TINY, "--out", "elsewhere", "--json"))
     stopped = interrupt(onpro, number, *options)
     folder = only_run(tmp_path)
@@ -76,12 +80,35 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     ]
 
 
+def test_of_several_runs_the_same_command_goes_on_with_what_is_left(
+    onpro: Command, tmp_path: Path
+) -> None:
+    stopped = interrupt(onpro, signal.SIGTERM, "er", "--seeds", "3")
+    assert stopped.status == 143
+    assert stopped.err.splitlines()[-1] == (
+        "onpro: interrupted; what is done so far is kept, and the same command goes on from there."
+    )
+    only_run(tmp_path)
+    again = onpro("run", "er", *TINY, "--seeds", "3", "--json")
+    assert [run["seed"] for run in json.loads(again.out)] == [0, 1, 2]
+
+
+def test_of_several_runs_that_start_over_those_begun_can_go_on(onpro: Command) -> None:
+    finished = onpro("run", "er", *TINY, "--seeds", "2")
+    assert finished.status == 0
+    stopped = interrupt(onpro, signal.SIGTERM, "er", "--seeds", "2", "--fresh")
+    hint = stopped.err.splitlines()[-1]
+    assert hint.startswith("onpro: interrupted; go on with what was begun: onpro resume out/er-")
+    assert onpro(*hint.split()[-2:]).status == 0
+    assert "already finished" in onpro("run", "er", *TINY).err
+
+
 def test_the_same_command_goes_on_by_itself_and_fresh_starts_over(
     onpro: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     interrupt(onpro)
     first = result(onpro("run", "er", *TINY, "--json"))
-    assert "goes on from step 4 of 6 (--fresh starts over)" in caplog.text
+    assert "goes on from step 4 of 6 (onpro resume --fresh starts over)" in caplog.text
     interrupt(onpro, signal.SIGTERM, "er", "--fresh")
     caplog.clear()
     assert result(onpro("run", "er", *TINY, "--fresh", "--json")) == first
@@ -204,13 +231,14 @@ def test_a_diverging_run_is_told_with_what_is_kept(onpro: Command, tmp_path: Pat
 
 
 def test_handlers_are_put_back_and_an_ignored_signal_stays_ignored() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stop_requests() as stop:
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-            assert stop() is None
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        before = signal.signal(number, signal.SIG_IGN)
+        try:
+            with stop_requests() as stop:
+                assert signal.getsignal(number) is signal.SIG_IGN
+                assert stop() is None
+        finally:
+            signal.signal(number, before)
     with pytest.raises(KeyboardInterrupt), stop_requests():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

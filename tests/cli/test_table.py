@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import multiprocessing
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -246,6 +247,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "no workers": ([*SMOKE, "--workers", "0"], "--workers takes auto or a number"),
     "too much of a GPU": ([*SMOKE, "--gpus-per-run", "2"], "at most 1 GPU, not 2"),
     "no core": ([*SMOKE, "--cpus-per-run", "0"], "at least 1 core, not 0"),
+    "calibration of a real run": ([*SMOKE, "--calibrate"], "--calibrate is for --dry-run"),
     "cluster without Ray": ([*SMOKE, "--ray-address", "auto"], "--ray-address is for --on ray"),
     "a file for a folder": ([*SMOKE, "--out", "file"], "cannot write in file"),
     "unknown format": ([*SMOKE, "--format", "word"], "Expected one of"),
@@ -291,6 +293,7 @@ def test_on_a_terminal_one_table_shows_all_runs(
     assert answer.status == 0
     for words in ("time left", "running", "2 of 2 done", "3/3", "finished: er-tiny-m20-s1"):
         assert words in answer.err
+    assert re.search(r"2 of 2 done, \d+ s", answer.err), "how long it has taken"
     assert "\x1b[" not in answer.out
 
 
@@ -312,9 +315,9 @@ def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
         patch.setattr("onpro.cli.many.Live", Terminated)
         patch.setitem(execute.__globals__, "LOOK_EVERY", 0.01)
         answer = onpro(*slow, "--workers", "2")
-    assert answer.status == 130
+    assert answer.status == 128 + signal.SIGTERM
     assert not multiprocessing.active_children()
-    assert "what was begun is kept, and the same command goes on with it." in answer.err
+    assert "what is done so far is kept, and the same command goes on from there." in answer.err
     assert "Traceback" not in answer.err
     begun = {p.parent.name for p in tmp_path.glob("out/*/checkpoint")}
     assert begun

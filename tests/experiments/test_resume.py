@@ -163,7 +163,7 @@ def test_going_on_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert not caplog.records
     run(ER, tmp_path)
     assert [r.message for r in caplog.records] == [
-        f"{folder} goes on from step 3 of 6 (--fresh starts over)."
+        f"{folder} goes on from step 3 of 6 (onpro resume --fresh starts over)."
     ]
 
 

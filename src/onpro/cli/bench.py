@@ -99,6 +99,8 @@ def main(arguments: Sequence[str]) -> int:
         "In the first, second and last task, with a full memory, on random images."
     )
     options = parse(Command, arguments, command="onpro bench", about=about).options
+    if "--show" in arguments and not options.show:
+        raise UserError("name at least one file that onpro bench --save has written: --show FILE.")
     if options.show:
         print("\n\n".join(_table_of(path) for path in options.show))
         return 0

@@ -32,7 +32,7 @@ class Live:
         self._configs = {config.folder: config for config in configs}
         self._states = dict.fromkeys(self._configs, "waiting")
         self._screen: RichLive | None = None
-        self._refreshed = time.monotonic()
+        self._began = self._refreshed = time.monotonic()
 
     def __enter__(self) -> "Live":
         if sys.stderr.isatty():
@@ -92,7 +92,8 @@ class Live:
         from rich import box
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=self._summary())
+        title = f"{self._summary()}, {duration(time.monotonic() - self._began)}"
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
         for name in ("run", "state", "task", "accuracy", "time left"):
             table.add_column(name, overflow="fold")
         height = self._screen.console.height if self._screen else 25

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from onpro.cli.live import Live
+from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError
 from onpro.experiments import Interrupted, RunConfig, require_writable, room_for_runs
@@ -89,6 +90,8 @@ class ManyOptions:
     def check(self) -> None:
         """Refuse what cannot work."""
         self.number_of_workers()
+        if self.calibrate and not self.dry_run:
+            raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
         if self.gpus_per_run is not None and not 0 < self.gpus_per_run <= 1:
             raise UserError(
                 f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
@@ -127,10 +130,9 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
                 planned = _possible(_with_data(planned, place), what)
             _say_problems(planned)
             failures = _execute(planned, executor)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            "interrupted; what was begun is kept, and the same command goes on with it."
-        ) from None
+    except KeyboardInterrupt as interrupted:
+        number = getattr(interrupted, "signal", signal.SIGINT)
+        raise Interrupted("" if options.dry_run else GOES_ON, number) from None
     _print_results(cells, plan(cells, options.out, place), options)
     for folder, reason in failures.items():
         print(f"failed: {folder}: {reason}", file=sys.stderr)
@@ -273,20 +275,17 @@ def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> N
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Make Ctrl-C and SIGTERM interrupt the command, which may then take a while, and say so."""
+    """Make a signal interrupt the command, which may then take a while, and say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        os.write(2, b"\nonpro: stopping; runs under way save their state first.\n")
-        raise KeyboardInterrupt
+        with suppress(OSError):  # nobody reads it any more
+            os.write(2, b"\nonpro: stopping; runs under way save their state first.\n")
+        raise Interrupted("", number)
 
-    before = {
-        number: signal.signal(number, interrupt)
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
+    before = {number: signal.signal(number, interrupt) for number in heard()}
     try:
         yield
     finally:

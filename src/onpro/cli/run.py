@@ -1,6 +1,7 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
 import json
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import torch
 
 from onpro.cli.parsing import parse
 from onpro.cli.progress import Bars
-from onpro.cli.signals import stop_requests
+from onpro.cli.signals import GOES_ON, stop_requests
 from onpro.cli.summary import print_runs
 from onpro.data import find
 from onpro.errors import UserError
@@ -31,11 +32,12 @@ from onpro.experiments import (
     settings_for,
     side_by_side,
 )
-from onpro.experiments.run import Running
+from onpro.experiments.run import REPETITION, Interrupted, Running
+from onpro.experiments.side_by_side import MOST_AT_ONCE
 from onpro.experiments.weights_and_biases import WandbLog, going_on
 from onpro.methods import Settings, method, methods
 from onpro.training import pick_device, pick_engine, pick_precision, require_interval
-from onpro.training.checkpoint import CHECKPOINT_EVERY
+from onpro.training.checkpoint import CHECKPOINT_EVERY, Checkpoints
 
 DEFAULT = "onpro"
 
@@ -180,8 +182,10 @@ def train(
 
     On a GPU several go side by side.
     """
-    if at_once < 0:
-        raise UserError(f"--at-once must be at least 1, or 0 for as many as fit, not {at_once}.")
+    if not 0 <= at_once <= MOST_AT_ONCE:
+        raise UserError(
+            f"--at-once takes 1 to {MOST_AT_ONCE}, or 0 for as many as fit, not {at_once}."
+        )
     done = {folder: None if fresh else finished_in(folder) for folder, _ in runs}
     for run in filter(None, done.values()):
         print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
@@ -211,14 +215,30 @@ def train(
                 return log.during(going) if log else going
 
             images = SharedImages()
-            trained = side_by_side(
-                [partial(start, folder, config) for folder, config in open_runs],
-                device,
-                at_once=at_once or _room(device, first),
-                deterministic=any(config.deterministic for _, config in open_runs),
-            )
+            try:
+                trained = side_by_side(
+                    [partial(start, folder, config) for folder, config in open_runs],
+                    device,
+                    at_once=at_once or _room(device, first),
+                    deterministic=any(config.deterministic for _, config in open_runs),
+                )
+            except Interrupted as interrupted:
+                if len(open_runs) == 1:
+                    raise
+                folders = [folder for folder, _ in open_runs]
+                hint = _repetitions_begun(folders) if fresh else GOES_ON
+                raise Interrupted(hint, interrupted.signal) from None
         done |= dict(zip([folder for folder, _ in open_runs], trained, strict=True))
     return [finished for folder, _ in runs if (finished := done[folder])]
+
+
+def _repetitions_begun(folders: Sequence[Path]) -> str:
+    """How to go on with runs that started over, and would do so again by the same command."""
+    places = [p for folder in folders for p in (folder, folder.with_name(folder.name + REPETITION))]
+    begun = [str(p) for p in places if Checkpoints(p / "checkpoint").files()]
+    if not begun:
+        return "interrupted; the unfinished run was not kept."
+    return f"interrupted; go on with what was begun: onpro resume {shlex.join(begun)}"
 
 
 def _room(device: torch.device, config: RunConfig) -> int:

@@ -5,21 +5,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+ASKING = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""Ctrl-C, the end of a job, and the end of the terminal where the system knows that."""
+
+GOES_ON = "interrupted; what is done so far is kept, and the same command goes on from there."
+"""Said where several runs were interrupted."""
+
+
+def heard() -> list[int]:
+    """The signals that ask a run to stop, but for those the process ignores, as nohup has it do."""
+    return [n for n in ASKING if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], int | None]]:
-    """Make the first Ctrl-C or SIGTERM a request, which the run answers when it can save itself.
+    """Make the first such signal a request, which the run answers when it can save itself.
 
     Gives a function that returns the number of the signal that arrived, None if none has. A second
     signal does what it always does: it ends the process at once. So does the first one, where the
     run has ended by itself in the meantime.
     """
     arrived: list[int] = []
-    before = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM)
-        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
-    }
+    before = {number: signal.getsignal(number) for number in heard()}
 
     def restore() -> None:
         for number, handler in before.items():

@@ -296,17 +296,17 @@ def _restore(
         if saved.get(name) != value:
             raise UserError(
                 f"the checkpoint in {folder} is of the {name} {saved.get(name)}, not {value}: "
-                "go on there, or start over with --fresh."
+                "go on there, or start over with onpro resume --fresh."
             )
     try:
         trainer.load_state_dict(saved["trainer"])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(
             f"the checkpoint in {folder} does not fit this run, whose data or version of onpro has "
-            f"changed ({error}): start over with --fresh."
+            f"changed ({error}): start over with onpro resume --fresh."
         ) from error
     LOG.warning(
-        "%s goes on from step %d of %d (--fresh starts over).",
+        "%s goes on from step %d of %d (onpro resume --fresh starts over).",
         folder,
         trainer.stream.position,
         len(trainer.stream),

@@ -60,8 +60,8 @@ class Checkpoints:
             return state
         if complaints:
             raise UserError(
-                f"no checkpoint can be read: {'; '.join(complaints)}; --fresh starts over, without "
-                "what the run has learned."
+                f"no checkpoint can be read: {'; '.join(complaints)}; onpro resume --fresh starts "
+                "over, without what the run has learned."
             )
         return None
 

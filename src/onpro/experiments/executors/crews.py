@@ -16,7 +16,12 @@ from typing import Literal
 import torch
 
 from onpro.experiments.config import RunConfig
-from onpro.experiments.executors.local import cores, end_with_parent, how_it_ended, ignore_ctrl_c
+from onpro.experiments.executors.local import (
+    cores,
+    end_with_parent,
+    how_it_ended,
+    leave_signals_to_command,
+)
 from onpro.experiments.executors.worker import (
     Outcome,
     attempt,
@@ -166,7 +171,7 @@ class CrewJob:
 
 
 def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
-    ignore_ctrl_c()
+    leave_signals_to_command()
     threading.Thread(target=end_with_parent, daemon=True).start()
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu

@@ -108,16 +108,18 @@ def _context() -> ForkServerContext | SpawnContext:
 
 
 def _child(config: RunConfig, out: Path, threads: int, sender: Connection) -> None:
-    ignore_ctrl_c()
+    leave_signals_to_command()
     threading.Thread(target=end_with_parent, daemon=True).start()
     outcome = work(config, out, threads=threads)
     with suppress(BrokenPipeError):  # the command has been killed: nobody wants to know
         sender.send(outcome)
 
 
-def ignore_ctrl_c() -> None:
-    """Leave it to the command, which tells its processes."""
+def leave_signals_to_command() -> None:
+    """Ignore Ctrl-C and the end of the terminal: the command hears of them, and tells us."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def end_with_parent() -> None:
