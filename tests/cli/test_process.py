@@ -169,3 +169,64 @@ def test_memory_of_a_gpu_comes_in_segments_that_grow(given: dict[str, str], used
         env={name: v for name, v in ENVIRONMENT.items() if name not in names} | given,
     )
     assert done.stdout.splitlines()[-1] == used
+
+
+@pytest.mark.parametrize(
+    ("redirections", "status", "told"),
+    [
+        (">&- 2>&- <&-", 0, ""),
+        ("2>/dev/full", 0, ""),
+        (">/dev/full", 1, "onpro: standard output could not be written: No space left on device."),
+    ],
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+def test_output_that_cannot_be_written_ends_no_run(
+    tmp_path: Path, redirections: str, status: int, told: str
+) -> None:
+    run = f'"{sys.executable}" -m onpro {" ".join(ER)} {redirections}'
+    done = subprocess.run(
+        ["bash", "-c", run], capture_output=True, text=True, env=ENVIRONMENT, cwd=tmp_path
+    )
+    assert done.returncode == status
+    assert done.stderr.splitlines()[-1:] == ([told] if told else [])
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 1
+    assert ("average accuracy" in done.stdout) == (redirections == "2>/dev/full")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+def test_a_list_that_cannot_be_written_is_told() -> None:
+    for command in ("datasets", "datasets --help"):
+        done = subprocess.run(
+            ["bash", "-c", f'"{sys.executable}" -m onpro {command} >/dev/full'],
+            capture_output=True,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert done.stderr.startswith("onpro: standard output could not be written")
+
+
+def test_a_run_whose_terminal_is_closed_can_go_on(tmp_path: Path) -> None:
+    start = (
+        "import fcntl, signal, sys, termios;"
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
+        "from onpro.cli import main;"
+        "sys.exit(main(['run', '--rotations', '4', '--device', 'cpu']))"
+    )
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", start], stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True, cwd=tmp_path, env=ENVIRONMENT,
+    ) as process:  # fmt: skip
+        try:
+            os.close(theirs)
+            shown = b""
+            while b"task 1/5, step" not in shown:
+                shown += os.read(ours, 1024)
+            os.close(ours)
+            assert process.wait(timeout=60) == 128 + signal.SIGHUP
+        finally:
+            process.kill()
+    assert list(tmp_path.glob("runs/*/checkpoint/step-*"))

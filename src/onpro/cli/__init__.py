@@ -4,11 +4,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from threading import current_thread, main_thread
 
 from onpro._version import __version__
+from onpro.cli.streams import Lossy, open_closed_streams
 from onpro.errors import UserError, unknown
 
 COMMANDS = {
@@ -50,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 2 for a mistake of the user, 130 for Ctrl-C.
 
     An interruption by another signal has the status 128 plus its number; a reader that closes its
-    pipe interrupts only what trains.
+    pipe interrupts only what trains. Other output that cannot be written interrupts nothing; what
+    was to go to standard output makes the status 1.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Torch's threads wait for each other asleep: spinning, a busy machine slows them tenfold.
@@ -58,20 +60,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A GPU's memory in segments that grow: OnPro reserves a quarter less of it.
     if sys.platform == "linux" and "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:
         os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-    try:
-        status = _answer(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has gone: nothing is left to say
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.dup2(nowhere, sys.stderr.fileno())
-        return 128 + signal.SIGPIPE if arguments[:1] in TRAINING else 0
-    return status
+    open_closed_streams()
+    out, err = Lossy(sys.stdout), Lossy(sys.stderr)
+    with redirect_stdout(out.as_text()), redirect_stderr(err.as_text()):
+        try:
+            status = _answer(arguments)
+            out.flush()
+        except BrokenPipeError:  # whoever read our output has gone: nothing is left to say
+            out.discard()
+            err.discard()
+            return 128 + signal.SIGPIPE if arguments[:1] in TRAINING else 0
+        if out.loss:
+            print(f"onpro: standard output could not be written: {out.loss}.", file=sys.stderr)
+        return status or (1 if out.loss else 0)
 
 
 def _answer(arguments: list[str]) -> int:
     try:
         return _dispatch(arguments)
+    except SystemExit as leaving:
+        if leaving.code:
+            raise
+        return 0  # after --help
     except UserError as error:
         print(f"onpro: {error}", file=sys.stderr)
         return 2
