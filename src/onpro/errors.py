@@ -1,4 +1,4 @@
-"""Mistakes of the user, as opposed to defects of the program."""
+"""Mistakes of the user, as opposed to defects of the program, and words for them."""
 
 import difflib
 from collections.abc import Iterable
@@ -18,7 +18,17 @@ def unknown(kind: str, name: str, known: Iterable[str], *, listed: bool = True) 
     "there is no method 'onproo'; did you mean 'onpro'? Known: er, onpro."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
+    words = {known.lower().lstrip("-"): known for known in names}
+    near = difflib.get_close_matches(name.lower().lstrip("-"), words, n=1, cutoff=0.5)
+    hint = f"; did you mean '{words[near[0]]}'?" if near else "."
     rest = f" Known: {', '.join(names)}." if names and listed else ""
     return UserError(f"there is no {kind} '{name}'{hint}{rest}")
+
+
+def counted(number: int, thing: str) -> str:
+    """So many of a thing, as one says it.
+
+    >>> counted(1, "image"), counted(20, "image")
+    ('1 image', '20 images')
+    """
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

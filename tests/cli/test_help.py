@@ -62,6 +62,12 @@ def test_lines_of_help_are_broken_by_the_terminal_and_not_by_the_source(
             assert len(f"{line} {indented[1][1]}") > 77, line
 
 
+def test_help_may_be_asked_for_before_the_method(onpro: Command) -> None:
+    asked = onpro("run", "--help", "er")
+    assert asked == onpro("run", "er", "--help")
+    assert asked.out.startswith("usage: onpro run er ")
+
+
 def test_help_lists_every_command(onpro: Command) -> None:
     lines = onpro("--help").out.splitlines()
     for name, about in COMMANDS.items():

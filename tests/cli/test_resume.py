@@ -185,6 +185,48 @@ def test_a_run_can_be_resumed_from_inside_its_folder(
     assert (tmp_path / folder / "result.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"precision": "fp8"}, "config.json cannot be used: precision must be 'fp32' or"),
+        ({"device": "cuda"}, "was begun on a GPU: go on with it where there is one"),
+        ({"data": "digts"}, "no data set 'digts'; did you mean 'digits'?"),
+    ],
+)
+def test_a_configuration_changed_by_hand_is_told_in_one_sentence(
+    onpro: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, str],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    interrupt(onpro)
+    path = only_run(tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    answer = onpro("resume", str(path.parent))
+    assert answer.status == 2
+    assert sentence in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_notes_on_versions_and_hardware_may_be_damaged(onpro: Command, tmp_path: Path) -> None:
+    interrupt(onpro)
+    path = only_run(tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"versions": 3, "hardware": None}))
+    assert onpro("resume", str(path.parent)).status == 0
+
+
+def test_data_that_have_moved_are_named(onpro: Command, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    interrupt(onpro, signal.SIGTERM, "er", "--data-dir", "data")
+    path = only_run(tmp_path) / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"data": "cifar10"}))
+    answer = onpro("resume", str(path.parent), "--data-dir", "moved")
+    assert "the data folder moved does not exist; make it, or correct --data-dir." in answer.err
+
+
 def test_resume_can_start_over(onpro: Command, tmp_path: Path) -> None:
     expected = result(onpro("run", "er", *TINY, "--out", "elsewhere", "--json"))
     interrupt(onpro)

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from socket import gaierror
 from urllib.error import URLError
 from urllib.request import BaseHandler, Request, build_opener, install_opener
 
@@ -38,7 +39,7 @@ class Web(BaseHandler):
     def web_open(self, request: Request) -> Response:
         file = self.root / request.full_url.removeprefix("web:")
         if not file.is_file():
-            raise URLError("no such host")
+            raise URLError(gaierror(-2, "no such host"))
         return Response(request.full_url, file.read_bytes())
 
 

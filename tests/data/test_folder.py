@@ -242,7 +242,7 @@ def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     save(tmp_path / "a.png")
-    with pytest.raises(UserError, match="not a folder"):
+    with pytest.raises(UserError, match="is a file"):
         folder(tmp_path / "a.png")
 
 
@@ -255,7 +255,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
 def test_a_single_class(tmp_path: Path, parts: tuple[str, ...]) -> None:
     for part in parts or ("",):
         save(tmp_path / part / "owl" / "0.png")
-    with pytest.raises(UserError, match="has 1 class folders"):
+    with pytest.raises(UserError, match="has 1 class folder "):
         folder(tmp_path)
 
 
@@ -264,7 +264,7 @@ def test_a_class_with_too_few_images_to_split(birds: Path, count: int) -> None:
     (birds / "robin").mkdir()
     for i in range(count):
         save(birds / "robin" / f"{i}.png")
-    with pytest.raises(UserError, match=f"'robin' has {count} images.*needs 2"):
+    with pytest.raises(UserError, match=f"'robin' has {count} image.*needs 2"):
         folder(birds)
 
 

@@ -41,6 +41,12 @@ def test_a_folder_that_was_named_and_does_not_exist_is_not_made(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file is a file; correct --data-dir"):
+        data_folder(tmp_path / "file")
+
+
 def test_a_cache_that_cannot_be_made_is_said_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

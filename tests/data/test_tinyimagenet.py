@@ -212,7 +212,7 @@ def test_without_a_network_a_sentence_says_what_to_put_where(server: Path, place
         load_from(place)
     sentence = str(caught.value)
     parts = ("put the folder tiny-imagenet-200", "archive tiny-imagenet-200.zip from web:tiny")
-    for part in (str(place), *parts, "--data-dir", "ONPRO_DATA"):
+    for part in (str(place), "there (no such host);", *parts, "--data-dir", "ONPRO_DATA"):
         assert part in sentence
     assert "\n" not in sentence
     assert not list(place.iterdir())

@@ -53,7 +53,7 @@ def test_a_missing_or_damaged_file_is_told_in_a_sentence(tmp_path: Path) -> None
 
 
 def test_what_the_file_system_refuses_becomes_a_sentence(tmp_path: Path) -> None:
-    refused = pytest.raises(UserError, match=r"cannot write in .*: no space left.*--out")
+    refused = pytest.raises(UserError, match=r"cannot write in .*: no space left.*choose another")
     with refused, writing_below(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from onpro._version import __version__
 from onpro.errors import UserError
 from onpro.experiments import (
     Finished,
@@ -195,24 +196,33 @@ def test_a_configuration_comes_back_from_its_file(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"temperature": 1}, r"begun with onpro 9\.9.*'temperature' is unknown.*that version"),
+        ({"temperature": 1}, r"'temperature' is unknown: .*by onpro 9\.9 .*; go on with that"),
         ({"memory": ...}, "'memory' is missing"),
+        ({"temperature": 1, "versions": {"onpro": __version__}}, "'temperature' is unknown[.]$"),
+        ({"temperature": 1, "versions": 7}, "'temperature' is unknown[.]$"),
         ({"settings": {"encoder": "slim", "colour": 3}}, "'colour' is unknown, .* is missing"),
         ({"method": "err"}, "no method 'err'"),
-        ({"memory": "many"}, "is not the configuration of a run"),
-        ({"settings": 3}, "is not the configuration of a run"),
-        ({"method": ...}, "is not the configuration of a run"),
+        ({"memory": "many"}, "memory must be a whole number, not 'many'"),
+        ({"memory": 5}, "a memory of 5 images is smaller than a batch of 10"),
+        ({"precision": "fp8"}, "precision must be 'fp32' or 'fp16' or 'bf16', not 'fp8'"),
+        ({"tasks": [3]}, r"tasks must be a whole number, not \[3\]"),
+        ({"data": None}, "data must be a text in quotes, not None"),
+        ({"data_dir": 7}, "data_dir must be a text in quotes, not 7"),
+        ({"settings": 3}, "it has no settings of the method"),
+        ({"method": ...}, "it names no method"),
+        ({"method": ["er"]}, "it names no method"),
     ],
 )
-def test_a_configuration_of_another_version_is_told(
+def test_a_configuration_that_cannot_be_used_is_told(
     tmp_path: Path, undisturbed: Finished, change: dict[str, Any], sentence: str
 ) -> None:
     values = json.loads((undisturbed.folder / "config.json").read_text())
     values["versions"]["onpro"] = "9.9"
     values = {key: value for key, value in (values | change).items() if value is not ...}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=sentence) as told:
         read_config(tmp_path)
+    assert str(told.value).startswith(f"{tmp_path}/config.json cannot be used: ")
 
 
 def test_what_is_no_run_folder_is_told(tmp_path: Path) -> None:
@@ -223,8 +233,11 @@ def test_what_is_no_run_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[")
     with pytest.raises(UserError, match=r"config\.json cannot be read"):
         read_config(tmp_path)
+    (tmp_path / "config.json").write_text("[" * 10**5)
+    with pytest.raises(UserError, match=r"config\.json cannot be read"):
+        read_config(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(UserError, match="is not the configuration of a run"):
+    with pytest.raises(UserError, match=r"config\.json cannot be used: it holds no object"):
         read_config(tmp_path)
 
 

@@ -211,7 +211,7 @@ def test_a_disk_that_is_full_is_told_and_nothing_is_left(
 
     if when == "from the start":
         fill()
-    with pytest.raises(UserError, match=r"cannot write in .*: no space left .*give another --out"):
+    with pytest.raises(UserError, match=r"cannot write in .*: no space left .*choose another"):
         run(CONFIG, tmp_path, listeners=[Raising(fill)])
     assert not list(tmp_path.iterdir())
 

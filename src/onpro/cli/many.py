@@ -16,7 +16,7 @@ import torch
 from onpro.cli.live import Live
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 from onpro.experiments import Interrupted, RunConfig, require_writable, room_for_runs
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
@@ -134,8 +134,8 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
         number = getattr(interrupted, "signal", signal.SIGINT)
         raise Interrupted("" if options.dry_run else GOES_ON, number) from None
     _print_results(cells, plan(cells, options.out, place), options)
-    for folder, reason in failures.items():
-        print(f"failed: {folder}: {reason}", file=sys.stderr)
+    if failures:
+        print(f"{counted(len(failures), 'run')} failed, as told above.", file=sys.stderr)
     return 1 if failures else 0
 
 
@@ -251,7 +251,7 @@ def _print_plan(planned: Plan, options: ManyOptions) -> None:
 def _counts(planned: Plan) -> str:
     states = [run.state for run in planned.runs()]
     counts = ", ".join(f"{states.count(s)} {s}" for s in STATES if s in states)
-    return f"{len(states)} runs: {counts}"
+    return f"{counted(len(states), 'run')}: {counts}"
 
 
 def _say_problems(planned: Plan) -> None:

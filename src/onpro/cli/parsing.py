@@ -103,9 +103,10 @@ def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
     """Refuse an option nobody knows, naming the nearest one."""
     known = {"--help"}
     for group in get_type_hints(kind).values():
-        for option, type_ in get_type_hints(group).items():
+        for option, type_ in get_type_hints(group, include_extras=True).items():
             name = option.replace("_", "-")
-            known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
+            if tyro.conf.Positional not in getattr(type_, "__metadata__", ()):
+                known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in known:
@@ -122,5 +123,6 @@ def _sentence(complaint: str, command: str) -> str:
     given = re.match(r"Error parsing --.*?(\[.*?\]|'.*?')", text)
     usage = re.search(r"Argument helptext:\W*(--\S+) (.*)", "\n".join(lines))
     if given and usage:
-        text = f"{usage[1]} takes {usage[2]}, not {given[1]}"
+        text = f"{usage[1]} takes {usage[2].removeprefix('{None}|')}, not {given[1].strip('[]')}"
+    text = text.replace("Expected 1 values", "Expected 1 value")
     return f"{text.strip().rstrip('.')}; see {command} --help."

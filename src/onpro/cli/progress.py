@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from onpro.errors import counted
 from onpro.reports.tasks import MOST
 from onpro.streams import Benchmark
 from onpro.training import Evaluated, Step, Trainer
@@ -62,7 +63,7 @@ class Follower:
         self._bars = bars
         self._name = f"{name}, " if name else ""
         self._stream = trainer.stream
-        bars.say(f"{label}: {len(self._stream)} steps")
+        bars.say(f"{label}: {counted(len(self._stream), 'step')}")
         self._bar = bars.add(self._stream)
         self._figures = ""
 

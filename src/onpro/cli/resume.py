@@ -1,15 +1,16 @@
 """`onpro resume RUN…`: go on with runs that were interrupted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 import tyro
 
 from onpro.cli.parsing import parse
 from onpro.cli.run import show, train
 from onpro.errors import UserError
-from onpro.experiments import read_config
+from onpro.experiments import RunConfig, read_config
 from onpro.experiments.reading import warn
 from onpro.training import require_interval
 from onpro.training.checkpoint import CHECKPOINT_EVERY
@@ -21,6 +22,9 @@ class ResumeOptions:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders."""
+
+    data_dir: Path | None = None
+    """Where data sets lie now; else where they lay when the run began."""
 
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints; 0 saves one after each task only."""
@@ -54,10 +58,17 @@ def main(arguments: Sequence[str]) -> int:
         folders = tuple(filter(_is_run, folders))
     if not folders:
         raise UserError("none of these is the folder of a run.")
-    configs = [(folder, read_config(folder)) for folder in folders]
+    configs = [(folder, _config(folder, options.data_dir)) for folder in folders]
     done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
     show(done, as_json=options.json)
     return 0
+
+
+def _config(folder: Path, data_dir: Path | None) -> RunConfig:
+    config = read_config(folder)
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"{folder} was begun on a GPU: go on with it where there is one.")
+    return replace(config, data_dir=data_dir or config.data_dir)
 
 
 def _is_run(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
 import json
+import re
 import shlex
 import sys
 import textwrap
@@ -120,9 +121,19 @@ class RunOptions:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        arguments = [*arguments[1:], "--help"]  # of the method that follows
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
-    options, settings = _parse(name, arguments[1:] if named else arguments)
+    try:
+        options, settings = _parse(name, arguments[1:] if named else arguments)
+    except UserError as error:
+        stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
+        if not named and stray and stray[1] in methods():
+            raise UserError(
+                f"the method comes first: onpro run {stray[1]}, then options."
+            ) from None
+        raise
     if options.seeds < 1:
         raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
     require_interval(options.checkpoint_every)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from onpro.data.archive import BadArchive
@@ -70,10 +71,16 @@ def fetched(
     except (OSError, HTTPException) as error:
         done = "extracted" if given else "downloaded"
         raise UserError(
-            f"{name} is not in {root} and cannot be {done} there ({error}); put {contents} there,"
-            f" or the archive {archive.file} from {archive.url}, or give another folder with"
+            f"{name} is not in {root} and cannot be {done} there ({_why(error)}); put {contents}"
+            f" there, or the archive {archive.file} from {archive.url}, or give another folder with"
             " --data-dir DIR or ONPRO_DATA."
         ) from error
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, without what Python puts around it."""
+    cause = error.reason if type(error) is URLError else error
+    return getattr(cause, "strerror", None) or str(cause)
 
 
 def _difference(path: Path, archive: Archive) -> str:

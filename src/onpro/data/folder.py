@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from onpro.data.imageset import ImageSet, Split, measure
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 
 SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -36,7 +36,8 @@ def folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
     """
     path = path.expanduser()
     if not path.is_dir():
-        raise UserError(f"the image folder {path} does not exist or is not a folder.")
+        fault = "is a file" if path.exists() else "does not exist"
+        raise UserError(f"the image folder {path} {fault}.")
     if (path / "train").is_dir() and (path / "test").is_dir():
         train_files, test_files = _ready_split(path)
     else:
@@ -80,8 +81,8 @@ def _drawn_split(path: Path, seed: int) -> tuple[Files, Files]:
     for name, images in files.items():
         if len(images) < 2:
             raise UserError(
-                f"the class '{name}' has {len(images)} images in {path / name} but needs 2, one to"
-                " train and one to test with; add some or remove the class."
+                f"the class '{name}' has {counted(len(images), 'image')} in {path / name} but needs"
+                " 2, one to train and one to test with; add some or remove the class."
             )
         count = max(1, round(TEST_SHARE * len(images)))
         chosen = set(torch.randperm(len(images), generator=generator)[:count].tolist())
@@ -93,8 +94,8 @@ def _drawn_split(path: Path, seed: int) -> tuple[Files, Files]:
 def _require_two_classes(files: Files, path: Path) -> None:
     if len(files) < 2:
         raise UserError(
-            f"{path} has {len(files)} class folders but needs at least 2: one subfolder of images"
-            " for each class, either in the folder itself or in train and test in it."
+            f"{path} has {counted(len(files), 'class folder')} but needs at least 2: one subfolder"
+            " of images for each class, either in the folder itself or in train and test in it."
         )
 
 

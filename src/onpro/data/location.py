@@ -31,5 +31,6 @@ def data_folder(data_dir: Path | None) -> Path:
 def _existing(folder: Path, given_by: str) -> Path:
     folder = folder.expanduser()
     if not folder.is_dir():
-        raise UserError(f"the data folder {folder} does not exist; make it, or correct {given_by}.")
+        fault = "is a file;" if folder.exists() else "does not exist; make it, or"
+        raise UserError(f"the data folder {folder} {fault} correct {given_by}.")
     return folder

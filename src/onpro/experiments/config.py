@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from onpro._version import __version__
 from onpro.data import located
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 from onpro.experiments.files import read_json
 from onpro.methods import Settings, method
+from onpro.methods.typed import described, fits
 from onpro.training.device import DeviceName, Precision
 from onpro.training.engine import Engine
 
@@ -47,8 +48,9 @@ class RunConfig:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
         if self.memory < self.batch_size:
             raise UserError(
-                f"a memory of {self.memory} images is smaller than a batch of {self.batch_size}: "
-                "give more --memory or a smaller --batch-size."
+                f"a memory of {counted(self.memory, 'image')} is smaller than a batch of "
+                f"{self.batch_size}: "
+                "take a larger memory or smaller batches."
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed must be at least 0 and below 2^63, not {self.seed}.")
@@ -102,27 +104,21 @@ def read_config(folder: Path) -> RunConfig:
     values = read_json(path)
     try:
         return _configured(values)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is not the configuration of a run of onpro {__version__}: {error!r}; "
-            "run it again with onpro run."
-        ) from error
+    except UserError as error:
+        raise UserError(f"{path} cannot be used: {error}") from None
 
 
-def _configured(values: Mapping[str, Any]) -> RunConfig:
-    config = {name: value for name, value in values.items() if name not in ("versions", "hardware")}
-    settings = config.get("settings", {})
+def _configured(values: Any) -> RunConfig:
+    config, settings = _objects(values)
     settings_type = method(config["method"]).settings_type
-    known = {field.name for field in fields(RunConfig)}
-    differ = _difference(config, known, optional=PLACE | {"deterministic"})
+    types = get_type_hints(RunConfig) | {"data_dir": str | None}
+    differ = _difference(config, set(types), optional=PLACE | {"deterministic"})
     differ += _difference(settings, {field.name for field in fields(settings_type)})
     if differ:
-        writer = values.get("versions", {}).get("onpro", "of another version")
-        raise UserError(
-            f"the run was begun with onpro {writer}, which has other settings than onpro "
-            f"{__version__} ({', '.join(differ)}): go on with that version, or start a new run "
-            "with onpro run."
-        )
+        raise UserError(f"{', '.join(differ)}{_writer(values)}.")
+    for name, value in config.items():
+        if name != "settings" and not fits(value, types[name]):
+            raise UserError(f"{name} must be {described(types[name])}, not {value!r}.")
     data_dir = config.get("data_dir")
     return RunConfig(
         **config
@@ -131,6 +127,28 @@ def _configured(values: Mapping[str, Any]) -> RunConfig:
             "data_dir": Path(data_dir) if data_dir else None,
         }
     )
+
+
+def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is configured, without notes on versions and hardware, and the settings in it."""
+    if not isinstance(values, dict):
+        raise UserError("it holds no object.")
+    config = {name: value for name, value in values.items() if name not in ("versions", "hardware")}
+    if not isinstance(config.get("method"), str):
+        raise UserError("it names no method.")
+    settings = config.get("settings")
+    if not isinstance(settings, dict):
+        raise UserError("it has no settings of the method.")
+    return config, settings
+
+
+def _writer(values: dict[str, Any]) -> str:
+    """Which other version has written it, if one has."""
+    noted = values.get("versions")
+    writer = noted.get("onpro") if isinstance(noted, dict) else None
+    if writer in (None, __version__):
+        return ""
+    return f": it was written by onpro {writer} and this is {__version__}; go on with that version"
 
 
 def _difference(

@@ -25,7 +25,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
 
 
@@ -84,5 +84,5 @@ def require_writable(folder: Path) -> None:
 
 def _cannot_write(folder: Path, reason: str) -> UserError:
     return UserError(
-        f"cannot write in {folder}: {reason.lower()}; make room there or give another --out."
+        f"cannot write in {folder}: {reason.lower()}; make room there, or choose another folder."
     )

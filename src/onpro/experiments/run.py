@@ -319,6 +319,7 @@ def _compare_surroundings(folder: Path, device: torch.device) -> None:
     """Warn where a run goes on with other versions or other hardware than it was begun with."""
     path = folder / "config.json"
     began = read_json(path) if path.is_file() else {}
+    began = {kind: noted for kind, noted in began.items() if isinstance(noted, dict)}
     now = {"versions": versions(), "hardware": hardware(device)}
     changes = [
         f"{name} {began[kind][name]} → {value}"

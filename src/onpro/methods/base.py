@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onpro import augment
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
@@ -171,7 +171,7 @@ class Method(ABC, Generic[S]):
         size = self.context.memory
         require(
             size >= at_least,
-            f"a memory of {size} images is too small for {self.about.name}: "
+            f"a memory of {counted(size, 'image')} is too small for {self.about.name}: "
             f"give at least {at_least}.",
         )
         with room_for(size, self.context.device):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from onpro import losses
+from onpro.errors import counted
 from onpro.memory.per_class import PerClassMemory
 from onpro.methods.base import Context, Method, room_for
 from onpro.methods.prototype_network import PrototypeNetwork
@@ -81,7 +82,7 @@ class CoPE(Method[CoPESettings]):
         size, classes = context.memory, context.num_classes or 1
         require(
             size >= classes,
-            f"a memory of {size} images has no room for {classes} classes: "
+            f"a memory of {counted(size, 'image')} has no room for {classes} classes: "
             f"give at least {classes}.",
         )
         dimension = settings.embedding or context.num_classes or EMBEDDING_OF_UNKNOWN

@@ -24,7 +24,7 @@ def accepted(value: Any, hint: Any) -> Any:
         return tuple(map(accepted, value, options))
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    if hint in NAMES and type(value) is hint:
+    if hint in (*NAMES, NoneType) and type(value) is hint:
         return value
     raise TypeError(f"not {described(hint)}: {value!r}")
 

@@ -188,10 +188,11 @@ class Trainer:
 
     def _diverged(self, what: str) -> UserError:
         """The error for a run that computes nothing of use any more."""
+        coarse = " or the precision fp32" if self.method.context.autocast else ""
         return UserError(
             f"the training has diverged at step {self.stream.position}, in task "
             f"{len(self.accuracy) + 1} of {self.stream.num_tasks}: {what}; try a lower learning "
-            "rate or --precision fp32."
+            f"rate{coarse}."
         )
 
     def _wait(self) -> None:
