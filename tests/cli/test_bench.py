@@ -36,7 +36,7 @@ def test_all_methods_are_measured_and_shown_again(onpro: Command, tmp_path: Path
     assert shown.status == 0
     rows = [line for line in shown.out.splitlines() if line.startswith("| onpro | 8 | 4 | eager |")]
     assert len(rows) == 2
-    assert "images of 8×8, batches of 2, 2 tasks; 1 blocks of 1 steps." in shown.out
+    assert "images of 8×8, batches of 2, 2 tasks; 1 block of 1 step." in shown.out
 
 
 def test_several_numbers_of_classes_are_measured(onpro: Command) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from onpro.errors import counted
 from onpro.experiments.bench.breakdown import PARTS
 from onpro.reports.formats import Column, Record, Table, render
 from onpro.reports.hardware import machine
@@ -91,8 +92,8 @@ def conditions(document: Mapping[str, Any]) -> str:
     return (
         f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}; "
         f"{first['precision']}, matrix peak {peak:.3g} TFLOP/s; images of {size}×{size}, "
-        f"batches of {batch}, {first['tasks']} tasks; "
-        f"{document['repeats']} blocks of {document['steps']} steps."
+        f"batches of {batch}, {counted(first['tasks'], 'task')}; "
+        f"{counted(document['repeats'], 'block')} of {counted(document['steps'], 'step')}."
     )
 
 
