@@ -124,7 +124,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 of Pillow among them; see `onpro.inputs.as_pixels`.
             labels: n labels of any hashable kind; equal labels are one class.
         """
-        pixels, values = self._labelled(images, labels)
+        pixels, values = self._pixels(images), as_labels(labels)
+        _require_as_many(pixels, values)
         if values:
             with self._learning:
                 learner = self._learner or self._new_learner(shape_of(pixels))
@@ -134,7 +135,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
     def fit(self, images: Any, labels: Any) -> Self:
         """Forget everything, then learn as `partial_fit` does."""
-        pixels, values = self._labelled(images, labels)
+        pixels, values = as_pixels(images, self._plain()["image_size"]), as_labels(labels)
+        _require_as_many(pixels, values)
         if not values:
             raise ValueError("there is nothing to learn from: give at least 1 image")
         with self._learning:
@@ -355,13 +357,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         settings = kind.settings_type(**{name: params[name] for name in names})
         return Learner(kind(settings, context), params)
 
-    def _labelled(self, images: Any, labels: Any) -> tuple[Tensor, list[Hashable]]:
-        pixels, values = self._pixels(images), as_labels(labels)
-        if len(pixels) != len(values):
-            raise ValueError(f"there are {len(pixels)} images but {len(values)} labels")
-        return pixels, values
-
     def _pixels(self, images: Any) -> Tensor:
+        """Images in the size of those learned from so far."""
         learner = self._learner
         size = self.image_size if learner is None else learner.params["image_size"]
         return as_pixels(images, size)
@@ -386,6 +383,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         if learner is None or not learner.outputs:
             raise NotFittedError("this classifier knows no class yet: call partial_fit first")
         return learner
+
+
+def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:
+    if len(pixels) != len(labels):
+        raise ValueError(f"there are {len(pixels)} images but {len(labels)} labels")
 
 
 def _device(name: Any) -> torch.device:

@@ -61,6 +61,16 @@ def test_parameters_can_be_read_and_changed(make: Any) -> None:
         assert classifier.get_params() == before
 
 
+def test_fit_takes_a_changed_image_size(make: Any, photos: Any) -> None:
+    images, labels = photos(20, side=16)
+    classifier = make(image_size=8).fit(images, labels)
+    classifier.set_params(image_size=12)
+    assert len(classifier.predict(images)) == 20, "until then the old size holds"
+    classifier.fit(images, labels)
+    assert classifier.memory_.images.shape[1:] == (12, 12, 3)
+    assert len(classifier.partial_fit(images, labels).predict(images)) == 20
+
+
 def test_it_ends_a_pipeline(make: Any, photos: Any) -> None:
     images, labels = photos(60)
     pipeline = make_pipeline(FunctionTransformer(partial(np.flip, axis=2)), make(memory=30))
