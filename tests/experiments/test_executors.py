@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -368,6 +369,28 @@ def test_a_worker_whose_command_is_gone_ends_in_silence(
     assert job._process.exitcode == 0
     assert "Traceback" not in capfd.readouterr().err
     assert finished(CONFIG, tmp_path) is not None
+
+
+class Sender(threading.Thread):
+    """Ends, as a process would, once all it has to send is read."""
+
+    @property
+    def exitcode(self) -> int | None:
+        return None if self.is_alive() else 0
+
+
+def test_a_worker_that_has_much_to_say_ends() -> None:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    said = Outcome("finished", said="line\n" * 2**20)
+    process = Sender(target=sender.send, args=(said,), daemon=True)
+    process.start()
+    job = LocalJob(process, receiver)  # type: ignore[arg-type] # all it needs of a process
+    for _ in range(1000):
+        if job.outcome():
+            break
+        time.sleep(0.01)
+    assert job.outcome() == said
+    assert receiver.closed
 
 
 def test_a_crew_whose_command_is_gone_ends_in_silence(

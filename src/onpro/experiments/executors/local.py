@@ -59,23 +59,22 @@ class LocalJob:
     def __init__(self, process: BaseProcess, receiver: Connection) -> None:
         self._process = process
         self._receiver = receiver
-        self._outcome: Outcome | None = None
+        self._sent: Outcome | None = None
 
     def outcome(self) -> Outcome | None:
-        """What the process has sent, or how it died."""
-        if self._outcome is None and self._process.exitcode is not None:
-            self._outcome = self._read(self._process.exitcode)
-        return self._outcome
+        """What the process has sent, or how it died; None as long as it goes on.
 
-    def _read(self, status: int) -> Outcome:
-        with self._receiver:
-            try:
-                outcome = self._receiver.recv() if self._receiver.poll() else None
-            except (EOFError, OSError):
-                outcome = None
-        if isinstance(outcome, Outcome):
-            return outcome
-        return Outcome("died", f"its process {how_it_ended(status)}.")
+        What it sends is read at once: a process that has more to say than its pipe holds would
+        otherwise never end.
+        """
+        status = self._process.exitcode  # before the look at what it has sent
+        with suppress(EOFError, OSError):
+            if self._sent is None and self._receiver.poll():
+                self._sent = self._receiver.recv()
+        if status is None:
+            return None
+        self._receiver.close()
+        return self._sent or Outcome("died", f"its process {how_it_ended(status)}.")
 
     def stop(self) -> None:
         """Send SIGTERM."""
