@@ -1,5 +1,6 @@
 """Many runs at once: none is lost, none repeated, one that fails does not stop the others."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -19,7 +20,9 @@ import torch
 from onpro.experiments import RunConfig, finished, run, settings_for
 from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
+from onpro.experiments.executors.worker import attempt
 from onpro.experiments.files import locked
+from onpro.experiments.run import last
 from onpro.training.checkpoint import Checkpoints
 
 CONFIG = RunConfig(
@@ -192,6 +195,21 @@ def test_a_run_that_others_took_first_is_tried_later(tmp_path: Path, result: Pat
     events = list(execute(seeds(1), tmp_path, executor))
     assert executor.started == [0, 0]
     assert told(events) == [("started", 0), ("started", 0), ("finished", 0)]
+
+
+def test_who_only_looks_whether_a_run_is_held_makes_no_attempt_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, looked = fcntl.flock, []
+
+    def held_for_a_moment(*arguments: Any) -> None:
+        if not looked:
+            looked.append(True)
+            raise BlockingIOError
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", held_for_a_moment)
+    assert last(attempt(CONFIG, tmp_path, stop=lambda: None)).kind == "busy", "it is tried again"
 
 
 def test_a_result_that_cannot_be_seen_here_is_a_failure(tmp_path: Path, result: Path) -> None:

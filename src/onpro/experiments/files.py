@@ -29,6 +29,10 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} cannot be read: {error}.") from None
 
 
+class Held(UserError):
+    """Another process holds a folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for this process alone; the system lets go of it when the process ends.
@@ -44,7 +48,7 @@ def locked(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(
+                raise Held(
                     f"another process is working on {folder}: wait until it ends, or end it."
                 ) from None
             if _is_at(path, file):

@@ -9,7 +9,7 @@ from onpro.data import find
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
-from onpro.experiments.files import locked
+from onpro.experiments.files import Held, locked
 from onpro.experiments.recipes import settings_for
 from onpro.experiments.run import finished
 from onpro.training.device import DeviceName, Precision
@@ -148,7 +148,7 @@ def is_held(folder: Path) -> bool:
     try:
         with locked(folder):
             return False
-    except UserError:
+    except Held:
         return True
     except OSError:  # a folder that may only be read
         return False

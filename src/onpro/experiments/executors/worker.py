@@ -17,7 +17,7 @@ import torch
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
-from onpro.experiments.plan import is_held
+from onpro.experiments.files import Held
 from onpro.experiments.run import Interrupted, last, load_images, prepare, running
 from onpro.training import pick_device
 from onpro.training.device import repeatable
@@ -75,9 +75,10 @@ def attempt(
             yield from running(folder, config, trainer=trainer, stop=stop)
     except Interrupted as interrupted:
         return Outcome("died", str(interrupted))
+    except Held as error:
+        return Outcome("busy", str(error))
     except UserError as error:
-        taken = is_held(folder) or (folder / "result.json").exists()
-        return Outcome("busy" if taken else "failed", str(error))
+        return Outcome("failed", str(error))
     except torch.OutOfMemoryError:
         return Outcome("died", "the GPU has not enough memory for it beside what is there.")
     except torch.AcceleratorError as error:  # this process computes nothing on it any more
