@@ -146,6 +146,15 @@ def test_a_cluster_that_is_not_there_is_told() -> None:
         Ray("127.0.0.1:1")
 
 
+def test_a_cluster_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise RuntimeError("there is no room.")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(UserError, match=r"can be started here: there is no room\."):
+        Ray()
+
+
 def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path: Path) -> None:
     with closing(Ray()) as executor:
         assert executor.slots() >= 1

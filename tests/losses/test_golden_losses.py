@@ -121,3 +121,9 @@ def test_losses_are_float32_inside_autocast() -> None:
     plain = total()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(total(), plain)
+
+
+def test_losses_take_their_arguments_by_name() -> None:
+    s, y = torch.eye(4), torch.tensor([0, 1])
+    by_name = losses.replay_instance_loss(similarity=s, labels=y, temperature=0.1)
+    assert torch.equal(by_name, losses.replay_instance_loss(s, y, 0.1))

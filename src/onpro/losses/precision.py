@@ -20,7 +20,8 @@ def float32(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        device = next(a.device.type for a in args if isinstance(a, Tensor))
+        given = (*args, *kwargs.values())
+        device = next(a.device.type for a in given if isinstance(a, Tensor))
         with torch.autocast(device, enabled=False):
             return function(
                 *(_cast_up(a) for a in args),  # type: ignore[arg-type] # same types, wider floats

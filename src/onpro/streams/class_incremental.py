@@ -76,7 +76,7 @@ class ClassIncremental:
         for task, indices in enumerate(per_task):
             if not len(indices):
                 raise UserError(
-                    f"task {task} of {tasks} would have no training image; take fewer tasks."
+                    f"task {task + 1} of {tasks} would have no training image; take fewer tasks."
                 )
         generator = _generator("images", seed)
         schedule = torch.cat(

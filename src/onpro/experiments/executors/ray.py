@@ -138,6 +138,8 @@ def _connect(ray: Any, address: str | None) -> None:
             ray.init(address=address or "local", log_to_driver=False, logging_level="error", **here)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
+        if address is None:
+            raise UserError(f"no Ray cluster can be started here: {reason}.") from error
         raise UserError(
             f"no Ray cluster answers at {address} ({reason}): check --ray-address, or leave it out "
             "to start a cluster here."
