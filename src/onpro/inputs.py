@@ -14,11 +14,10 @@ import numpy.typing as npt
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from onpro.data.arrays import as_images
 from onpro.data.decode import MOST_PIXELS_IN_FILE, as_rgb
-from onpro.data.imageset import Triple
+from onpro.data.imageset import Triple, resize
 from onpro.errors import unknown
 from onpro.methods import Settings
 
@@ -145,11 +144,7 @@ def _resized(pixels: Tensor, size: int | None) -> Tensor:
         )
     if size is None or (height, width) == (size, size) or not len(pixels):
         return pixels
-    chunks = [
-        interpolate(chunk.float(), (size, size), mode="bilinear", antialias=True)
-        for chunk in torch.split(pixels, 64)
-    ]
-    return torch.cat(chunks).round().clamp(0, 255).to(torch.uint8)
+    return resize(pixels, size)
 
 
 def _decoded(image: Image.Image) -> npt.NDArray[np.uint8]:

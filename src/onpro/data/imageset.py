@@ -79,7 +79,10 @@ class ImageSet:
         """
         if self.image_shape[1:] == (size, size):
             return self
-        return replace(self, train=_resize(self.train, size), test=_resize(self.test, size))
+        train, test = (
+            Split(resize(split.images, size), split.labels) for split in (self.train, self.test)
+        )
+        return replace(self, train=train, test=test)
 
 
 def measure(images: Tensor) -> tuple[Triple, Triple]:
@@ -100,16 +103,19 @@ def measure(images: Tensor) -> tuple[Triple, Triple]:
     return (mean[0], mean[1], mean[2]), (std[0], std[1], std[2])
 
 
-def _resize(split: Split, size: int) -> Split:
-    """In chunks, because the floats in between take four times the memory of the images."""
+def resize(images: Tensor, size: int) -> Tensor:
+    """uint8 images (n, 3, height, width) as squares of that side, with antialiasing.
+
+    In chunks, because the floats in between take four times the memory of the images.
+    """
     chunks = [
         interpolate(chunk.float(), (size, size), mode="bilinear", antialias=True)
         .round_()
         .clamp_(0, 255)
         .to(torch.uint8)
-        for chunk in torch.split(split.images, 1024)
+        for chunk in torch.split(images, 64)
     ]
-    return Split(torch.cat(chunks), split.labels)
+    return torch.cat(chunks)
 
 
 def _first(split: Split, count: int) -> Split:

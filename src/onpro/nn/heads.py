@@ -54,11 +54,10 @@ class GrowingLinear(nn.Module):
         if added == 0:
             return
         weight_rows, bias_rows = self._fresh_rows(added, generator)
-        self.weight = _extend(self.weight, weight_rows, optimizer)
-        self.bias = _extend(self.bias, bias_rows, optimizer)
+        self.weight = extend(self.weight, weight_rows, optimizer)
+        self.bias = extend(self.bias, bias_rows, optimizer)
         self.out_features = out_features
 
-    @torch.no_grad()
     def renew(
         self,
         output: int,
@@ -73,14 +72,9 @@ class GrowingLinear(nn.Module):
             generator: Source of the new weights.
             optimizer: The one that has the parameters; its moving averages of the output end.
         """
-        for parameter, row in zip(
-            (self.weight, self.bias), self._fresh_rows(1, generator), strict=True
-        ):
-            parameter[output] = row[0]
-            averages = optimizer.state.get(parameter, {}) if optimizer is not None else {}
-            for value in averages.values():
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    value[output] = 0
+        weight, bias = self._fresh_rows(1, generator)
+        renew_row(self.weight, output, weight[0], optimizer)
+        renew_row(self.bias, output, bias[0], optimizer)
 
     def extra_repr(self) -> str:
         """The sizes, for `print`."""
@@ -96,7 +90,7 @@ class GrowingLinear(nn.Module):
         )
 
 
-def _extend(
+def extend(
     old: nn.Parameter, rows: Tensor, optimizer: torch.optim.Optimizer | None
 ) -> nn.Parameter:
     """The parameter with rows added below, put in the place of the old one in the optimizer."""
@@ -113,3 +107,15 @@ def _extend(
             for name, value in optimizer.state.pop(old).items()
         }
     return new
+
+
+@torch.no_grad()
+def renew_row(
+    parameter: nn.Parameter, row: int, value: Tensor, optimizer: torch.optim.Optimizer | None
+) -> None:
+    """Overwrite a row of a parameter, and forget what the optimizer has averaged of it."""
+    parameter[row] = value
+    averages = optimizer.state.get(parameter, {}) if optimizer is not None else {}
+    for average in averages.values():
+        if isinstance(average, Tensor) and average.shape == parameter.shape:
+            average[row] = 0

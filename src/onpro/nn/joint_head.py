@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from onpro.nn.heads import GrowingLinear, _extend
+from onpro.nn.heads import GrowingLinear, extend, renew_row
 
 
 class JointHead(nn.Module):
@@ -50,10 +50,9 @@ class JointHead(nn.Module):
     ) -> None:
         """Add classes, between two steps; those that exist keep their weights."""
         rows = self._fresh(classes - self.classes, classes, generator)
-        self.inward = _extend(self.inward, rows, optimizer)
+        self.inward = extend(self.inward, rows, optimizer)
         self.outward.grow(classes, generator=generator, optimizer=optimizer)
 
-    @torch.no_grad()
     def renew(
         self,
         output: int,
@@ -63,11 +62,7 @@ class JointHead(nn.Module):
     ) -> None:
         """Give a class fresh weights, between two steps, as if it had never been trained."""
         self.outward.renew(output, generator=generator, optimizer=optimizer)
-        self.inward[output] = self._fresh(1, self.classes, generator)[0]
-        averages = optimizer.state.get(self.inward, {}) if optimizer is not None else {}
-        for value in averages.values():
-            if isinstance(value, Tensor) and value.shape == self.inward.shape:
-                value[output] = 0
+        renew_row(self.inward, output, self._fresh(1, self.classes, generator)[0], optimizer)
 
     def _fresh(self, rows: int, classes: int, generator: torch.Generator) -> Tensor:
         """Rows of the first layer, where it has inputs for so many classes in all."""
