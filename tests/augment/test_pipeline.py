@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onpro.augment import NAMES, Normalise, ScrAugmentation, build, on_pixels
+from onpro.augment import NAMES, Normalise, OnPixels, ScrAugmentation, build
 from onpro.errors import UserError
 
 SPELLINGS = (*NAMES, "scr+ocm", "dvc+ocm", "crop+ocm")
@@ -49,13 +49,13 @@ def test_on_pixels_gives_the_augmentation_pixels(normalise: Normalise, pixels: T
     def invert(images: Tensor, generator: torch.Generator) -> Tensor:
         return 1 - images
 
-    inverted = on_pixels(invert, normalise)(normalise(pixels), torch.Generator())
+    inverted = OnPixels(invert, normalise)(normalise(pixels), torch.Generator())
     torch.testing.assert_close(inverted, normalise(1 - pixels), rtol=1e-5, atol=1e-5)
 
 
 def test_joined_names_are_applied_from_left_to_right(normalise: Normalise, pixels: Tensor) -> None:
     images, generator = normalise(pixels), torch.Generator().manual_seed(7)
-    expected = on_pixels(ScrAugmentation(), normalise)(images, generator)
+    expected = OnPixels(ScrAugmentation(), normalise)(images, generator)
     expected = build("ocm", normalise)(expected, generator)
     joined = build("scr+ocm", normalise)(images, torch.Generator().manual_seed(7))
     assert torch.equal(joined, expected)

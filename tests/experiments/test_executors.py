@@ -200,7 +200,8 @@ def test_a_run_that_others_took_first_is_tried_later(tmp_path: Path, result: Pat
 def test_who_only_looks_whether_a_run_is_held_makes_no_attempt_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, looked = fcntl.flock, []
+    lock = fcntl.flock
+    looked: list[bool] = []
 
     def held_for_a_moment(*arguments: Any) -> None:
         if not looked:

@@ -1,12 +1,12 @@
 """On a CUDA device no part of the memory may wait for the device."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch import Tensor
 
 from onpro.memory import Memory, reservoir, retrieval
-from onpro.memory.reservoir import Update
 
 pytestmark = [
     pytest.mark.gpu,
@@ -24,7 +24,7 @@ def _no_waiting() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_waiting")
 @pytest.mark.parametrize("update", [reservoir.reservoir_batch, reservoir.reservoir_sequential])
-def test_nothing_waits_for_the_device(update: Update) -> None:
+def test_nothing_waits_for_the_device(update: Callable[..., Tensor]) -> None:
     generator = torch.Generator("cuda").manual_seed(0)
     extra = {"logits": ((4,), torch.float32)}
     memory = Memory(50, (3, 8, 8), device="cuda", extra=extra)
@@ -36,7 +36,6 @@ def test_nothing_waits_for_the_device(update: Update) -> None:
         memory.take(retrieval.uniform(memory, 16, generator))
         memory.take(retrieval.where(memory, old, 16, generator)[0])
         memory.take(retrieval.per_class(memory, 2, 4, generator, exclude=old)[0])
-        memory.take(retrieval.class_uniform(memory, 16, generator))
         memory.take(retrieval.of_classes(memory, labels, generator))
         retrieval.class_counts(memory, 4)
 

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from onpro.memory import Memory
-from onpro.memory.reservoir import Update, reservoir_batch, reservoir_sequential, store
+from onpro.memory.reservoir import reservoir_batch, reservoir_sequential, store
+
+Update = Callable[..., Tensor]
 
 SHAPE = (3, 2, 2)
 POLICIES = pytest.mark.parametrize("update", [reservoir_batch, reservoir_sequential])

@@ -104,38 +104,6 @@ def test_per_class_draws_the_items_of_a_class_alike() -> None:
     assert hits[2] == hits[5] == 2000
 
 
-@quick
-@labels_and_seed
-def test_class_uniform_gives_distinct_items(labels: list[int], count: int, seed: int) -> None:
-    slots = retrieval.class_uniform(holding(labels), count, generator_of(seed))
-    assert slots.shape == (min(count, len(labels)),)
-    assert len(set(slots.tolist())) == len(slots)
-
-
-def test_class_uniform_draws_classes_alike_however_many_items_they_have() -> None:
-    labels = [3] * 20 + [0] * 5 + [2] * 10
-    memory, generator, hits = holding(labels), generator_of(3), torch.zeros(4)
-    firsts, items = torch.zeros(4), torch.zeros(len(labels))
-    for _ in range(1500):
-        slots = retrieval.class_uniform(memory, 4, generator)
-        firsts[memory.labels[slots[0]]] += 1
-        hits.index_add_(0, memory.labels[slots], torch.ones(4))
-        items[slots] += 1
-    assert hits[1] == 0
-    assert_alike(firsts[[0, 2, 3]])
-    assert_alike(hits[[0, 2, 3]])
-    assert_alike(items[:20])
-
-
-def test_class_uniform_leaves_out_exhausted_classes() -> None:
-    memory, generator, third = holding([0] + [1] * 9 + [2] * 9), generator_of(4), torch.zeros(3)
-    for _ in range(1500):
-        drawn = memory.labels[retrieval.class_uniform(memory, 3, generator)]
-        third[drawn[2]] += int((drawn[:2] == 0).any())
-    assert third[0] == 0
-    assert_alike(third[1:])
-
-
 def test_of_classes_answers_every_request() -> None:
     memory, generator = holding([4, 1, 4, 0, 1, 4, 9]), generator_of(5)
     requests = torch.randint(4, (64,), generator=generator)

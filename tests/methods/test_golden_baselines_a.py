@@ -152,8 +152,8 @@ def test_derpp_step(golden_baselines: Golden, case: str, monkeypatch: pytest.Mon
     method.logits = list(leaves.values())
     nothing, images = torch.zeros(16), torch.zeros(16, *DATA.image_shape, dtype=torch.uint8)
     method.drawn = [
-        Replay(images, nothing.long(), nothing.long(), {"logits": g["stored_logits_b1"]}),
-        Replay(images, g["y_b2"], nothing.long(), {"logits": torch.zeros(16, 10)}),
+        Replay(images, nothing.long(), {"logits": g["stored_logits_b1"]}),
+        Replay(images, g["y_b2"], {"logits": torch.zeros(16, 10)}),
     ]
     if replayed:
         one = torch.zeros(1, 10)

@@ -6,7 +6,7 @@ from onpro.augment.dvc import DvcAugmentation
 from onpro.augment.mixup import mix
 from onpro.augment.normalise import Normalise
 from onpro.augment.ocm import OcmAugmentation
-from onpro.augment.pipeline import NAMES, Augmentation, Chain, build, on_pixels, parts_of
+from onpro.augment.pipeline import NAMES, Augmentation, Chain, OnPixels, build, parts_of
 from onpro.augment.rotation import (
     check_rotation,
     interleaved_labels,
@@ -25,6 +25,7 @@ __all__ = [
     "DvcAugmentation",
     "Normalise",
     "OcmAugmentation",
+    "OnPixels",
     "ScrAugmentation",
     "build",
     "check_rotation",
@@ -32,7 +33,6 @@ __all__ = [
     "interleaved_labels",
     "interleaved_rotations",
     "mix",
-    "on_pixels",
     "parts_of",
     "rotated_labels",
     "rotations",

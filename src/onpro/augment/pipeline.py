@@ -57,17 +57,12 @@ class OnPixels:
         return self.normalise(self.augmentation(self.normalise.inverse(images), generator))
 
 
-def on_pixels(augmentation: Augmentation, normalise: Normalise) -> Augmentation:
-    """The augmentation, made for pixels of 0…1, for images that are already normalised."""
-    return OnPixels(augmentation, normalise)
-
-
 _BUILDERS: dict[str, Callable[[Normalise, bool], Augmentation]] = {
     "none": lambda _, __: unchanged,
     "ocm": lambda _, fused: OcmAugmentation(fused=fused),
     "crop": lambda normalise, _: CropAugmentation(fill=normalise.black),
-    "scr": lambda normalise, _: on_pixels(ScrAugmentation(), normalise),
-    "dvc": lambda normalise, _: on_pixels(DvcAugmentation(), normalise),
+    "scr": lambda normalise, _: OnPixels(ScrAugmentation(), normalise),
+    "dvc": lambda normalise, _: OnPixels(DvcAugmentation(), normalise),
 }
 
 NAMES: tuple[str, ...] = tuple(_BUILDERS)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from onpro.errors import UserError
 from onpro.training import Evaluated, Step
 
 LOG = logging.getLogger(__name__)
@@ -68,8 +69,6 @@ class TensorBoardLog:
     """The same events for TensorBoard, which forgets what it knows of later steps than `step`."""
 
     def __init__(self, folder: Path, step: int = 0) -> None:
-        from onpro.errors import UserError
-
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

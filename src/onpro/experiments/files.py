@@ -29,7 +29,7 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} cannot be read: {error}.") from None
 
 
-class Held(UserError):
+class Held(UserError):  # noqa: N818 # it is a state of a folder
     """Another process holds a folder."""
 
 

@@ -28,7 +28,7 @@ def configuration(run: Finished) -> dict[str, Any]:
     """What `config.json` says of a run; nothing where it cannot be read."""
     try:
         config = read_json(run.folder / "config.json")
-    except (UserError, RecursionError):
+    except UserError:
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -69,6 +69,4 @@ def _read(folder: Path) -> tuple[Any, str | None]:
         return None, str(error).removesuffix(".")
     except OSError as error:
         return None, f"it cannot be read ({error.strerror})"
-    except RecursionError:
-        return None, "result.json is nested too deeply"
     return None, "the run is not finished" if unfinished else "it is not the folder of a run"

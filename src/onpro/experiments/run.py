@@ -71,7 +71,7 @@ def finished_in(folder: Path) -> Finished | None:
     try:
         result = read_json(path)
         complaint = fault(result)
-    except (UserError, RecursionError):
+    except UserError:
         complaint = f"{path} cannot be read"
     if complaint:
         raise UserError(

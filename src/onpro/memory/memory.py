@@ -20,13 +20,8 @@ class Replay:
     """(n, channels, height, width)"""
     labels: Tensor
     """(n,) int64"""
-    slots: Tensor
-    """(n,) int64: where the items were taken from."""
     fields: dict[str, Tensor] = field(default_factory=dict)
     """What else was stored with each item, by name, each (n, ...)."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class Memory:
@@ -110,7 +105,6 @@ class Memory:
         return Replay(
             images=self._images.index_select(0, slots),
             labels=self._labels.index_select(0, slots),
-            slots=slots,
             fields={name: stored.index_select(0, slots) for name, stored in self._fields.items()},
         )
 
@@ -162,20 +156,19 @@ class Memory:
             stored[: self.fill] = stored[kept]
             stored[self.fill :] = 0  # the bin too, which holds what was last rejected
 
-    def grow_field(self, name: str, width: int, fill_value: float = 0.0) -> None:
-        """Widen the last dimension of a field, as when a classifier has met new classes.
+    def grow_field(self, name: str, width: int) -> None:
+        """Widen the last dimension of a field by zeros, as when a classifier has met new classes.
 
         Args:
             name: The field.
             width: The new size of its last dimension.
-            fill_value: What items stored earlier get in the new columns.
         """
         old = self._fields[name]
         if old.ndim < 2 or width < old.shape[-1]:
             raise ValueError(
                 f"the field '{name}' of shape {tuple(old.shape[1:])} cannot be {width} wide"
             )
-        grown = old.new_full((*old.shape[:-1], width), fill_value)
+        grown = old.new_zeros((*old.shape[:-1], width))
         grown[..., : old.shape[-1]] = old
         self._fields[name] = grown
 

@@ -63,8 +63,7 @@ class PerClassMemory:
         return self.take(self._filled()).labels
 
     def _filled(self) -> Tensor:
-        holds = torch.arange(self.quota, device=self.device) < self.stored[:, None]
-        return holds.flatten().nonzero()[:, 0]
+        return self._holds.flatten().nonzero()[:, 0]
 
     @property
     def quota(self) -> int:
@@ -142,7 +141,7 @@ class PerClassMemory:
 
     def take(self, slots: Tensor) -> Replay:
         """The items in the given slots (n,)."""
-        return Replay(self._images.index_select(0, slots), self._labels[slots], slots)
+        return Replay(self._images.index_select(0, slots), self._labels[slots])
 
     def remove(self, label: int) -> None:
         """Erase all images of a class, for good; the others may keep more from now on."""

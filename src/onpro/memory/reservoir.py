@@ -7,27 +7,10 @@ slots (n,) say where each item went; `memory.bin` means that it was rejected, or
 later item of the same batch.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from onpro.memory.memory import Memory
-
-
-class Update(Protocol):
-    """Decides which items of an incoming batch are kept, and where."""
-
-    def __call__(
-        self,
-        memory: Memory,
-        images: Tensor,
-        labels: Tensor,
-        generator: torch.Generator,
-        **fields: Tensor,
-    ) -> Tensor:
-        """Store what is to be kept of a batch of n items; the slots (n,) they went to."""
-        ...
 
 
 def reservoir_batch(

@@ -72,26 +72,6 @@ def per_class(
     return shuffled[order[wanted.clamp(max=memory.fill - 1).flatten()]], valid
 
 
-def class_uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
-    """Items drawn class by class: a uniformly random class, then one of its items not drawn yet.
-
-    A class whose items are all drawn is out. Equivalently, a clock rings for each class after
-    independent, exponentially distributed times and calls one of its items; the first rings
-    count, because the next class to ring is any class that still has items, all alike probable.
-
-    Returns:
-        (min(count, fill),), in the order of the draw.
-    """
-    shuffled = _shuffled(memory, generator)
-    ordered, order = memory.labels[shuffled].sort(stable=True)
-    waits = torch.empty(memory.fill, device=memory.device).exponential_(generator=generator)
-    # Sums of whole numbers do not depend on the order in which a device adds them up.
-    rings = (waits.double() * 2**32).long().cumsum(0)
-    before_class = torch.cat([rings.new_zeros(1), rings])[torch.searchsorted(ordered, ordered)]
-    first = (rings - before_class).topk(min(count, memory.fill), largest=False).indices
-    return shuffled[order[first]]
-
-
 def of_classes(memory: Memory, classes: Tensor, generator: torch.Generator) -> Tensor:
     """For each requested class (k,) one of its stored items, all alike probable, with replacement.
 

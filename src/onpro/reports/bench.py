@@ -107,7 +107,6 @@ def _figures(phase: Mapping[str, Any]) -> dict[str, Any]:
     parts = phase["breakdown"]
     total = sum(parts.values())
     return {
-        "task": phase["task"],
         **{column.key: phase.get(column.key) for column in FIGURES},
         "ms_text": _spread(phase),
         "allocated": _gib(phase["memory_allocated"]),

@@ -72,9 +72,7 @@ def harmless_json(value: Any) -> str:
 def content(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> dict[str, Any]:
     """What the page shows, as plain values: aggregated for each experiment, and rounded."""
     found = outcomes(runs)
-    confusion_side = affordable_side(
-        (len(o.result.get("confusion", ())) for o in found), CONFUSION_CELLS
-    )
+    confusion_side = affordable_side((len(o.result["confusion"]) for o in found), CONFUSION_CELLS)
     accuracy_side = affordable_side((len(o.result["accuracy"]) for o in found), ACCURACY_CELLS)
     labels = Pool[tuple[str, ...]]()
     settings, conditions = Pool[tuple[str, str]](), Pool[tuple[tuple[str, str], ...]]()
@@ -82,10 +80,9 @@ def content(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> dict[str, 
     for outcome in found:
         row = _numbers(outcome)
         row["matrix"] = vars(accuracy_matrix(outcome.runs, accuracy_side))
-        if outcome.result.get("confusion"):
-            confusion = confusion_matrix(outcome.runs, confusion_side)
-            names = labels.index(tuple(_cut(name) for name in confusion.labels))
-            row["confusion"] = vars(confusion) | {"labels": names}
+        confusion = confusion_matrix(outcome.runs, confusion_side)
+        names = labels.index(tuple(_cut(name) for name in confusion.labels))
+        row["confusion"] = vars(confusion) | {"labels": names}
         row["settings"] = [settings.index(pair) for pair in _settings(outcome)]
         row["runs"] = [
             [*_run(run), conditions.index(tuple(_conditions(run)))] for run in outcome.runs
@@ -202,7 +199,7 @@ def _conditions(run: Finished) -> list[tuple[str, str]]:
     result = run.result
     kinds = (result["hardware"], result["versions"])
     pairs = [(_cut(str(name)), _text(value)) for kind in kinds for name, value in kind.items()]
-    return [("device", _text(result.get("device"))), *pairs]
+    return [("device", _text(result["device"])), *pairs]
 
 
 def _run(run: Finished) -> list[Any]:
@@ -212,17 +209,12 @@ def _run(run: Finished) -> list[Any]:
     return [
         _cut(str(run.folder)),
         str(result["seed"]),
-        *(round(v, 2) for v in (values[-1], result["average_forgetting"])),
-        _optional(result, "average_forgetting_strict"),
+        round(values[-1], 2),
+        *(round(result[f"average_{name}"], 2) for name in ("forgetting", "forgetting_strict")),
         round(sum(values) / len(values), 2),
-        *(_optional(result, name) for name in ("train_seconds", "eval_seconds")),
-        *(_optional(result, name) for name in ("steps", "images_seen")),
+        *(round(result[f"{name}_seconds"], 2) for name in ("train", "eval")),
+        *(result[name] for name in ("steps", "images_seen")),
     ]
-
-
-def _optional(result: dict[str, Any], name: str) -> float | None:
-    value = result.get(name)
-    return None if value is None else round(value, 2)
 
 
 def _text(value: Any) -> str:

@@ -124,7 +124,7 @@ function drawMatrices(place) {
 }
 
 function drawConfusion(place) {
-  for (const e of drawnExperiments().filter((one) => one.confusion)) {
+  for (const e of drawnExperiments()) {
     const folded = e.confusion.group > 1 ? `, ${e.confusion.group} neighbouring classes a cell` : "";
     heatmap(place, {
       slot: slots.get(e),
