@@ -123,6 +123,15 @@ def test_a_finished_run_is_shown(onpro: Command, tmp_path: Path) -> None:
     assert again.out == first.out.partition("(the data set's values)\n")[2]
 
 
+def test_a_run_named_twice_is_trained_once(onpro: Command, tmp_path: Path) -> None:
+    interrupt(onpro)
+    folder = only_run(tmp_path)
+    answer = onpro("resume", str(folder), str(tmp_path / folder), "--json")
+    assert answer.status == 0
+    assert isinstance(json.loads(answer.out.splitlines()[-1]), dict), "one run, and no list"
+    assert answer.err.count("steps") == 1
+
+
 def test_several_runs_are_a_list(onpro: Command, tmp_path: Path) -> None:
     for seed in ("1", "2"):
         interrupt(onpro, signal.SIGTERM, "er", "--seed", seed)

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     require_interval(options.checkpoint_every)
-    folders = options.runs
+    folders = tuple({folder.resolve(): folder for folder in options.runs}.values())
     if len(folders) > 1:  # such as runs/*
         folders = tuple(filter(_is_run, folders))
     if not folders:

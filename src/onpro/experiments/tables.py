@@ -100,8 +100,10 @@ class Table:
         A data set, memory or registered method that the paper does not have in the table becomes a
         column or row without values of the paper.
         """
-        rows = tuple(row for name in methods for row in self._rows_of(name)) if methods else None
-        return replace(self, rows=rows or self.rows, columns=self._columns_for(data, memory))
+        named = (row for name in methods for row in self._rows_of(name))
+        once = {(row.method, row.recipe): row for row in named}
+        rows = tuple(once.values()) or self.rows
+        return replace(self, rows=rows, columns=self._columns_for(data, memory))
 
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
