@@ -23,11 +23,11 @@ class Recorder(Method[Settings]):
 
     about = About("recorder", "Recorder", "None", 2024, "images", "linear head", "10")
 
-    def __init__(self, settings: Settings, context: Context, at_least: int = 1) -> None:
+    def __init__(self, settings: Settings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
         self.optimizer = torch.optim.SGD(self.network.parameters(), 0.1, 0.9)
-        self.memory = self.make_memory(at_least)
+        self.memory = self.make_memory()
         self.counts = torch.zeros(3)
         self.notes: list[str] = []
 
@@ -179,9 +179,8 @@ def test_a_saved_tensor_does_not_follow_the_method() -> None:
 
 
 def test_a_memory_too_small_or_too_large_is_refused() -> None:
-    context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), memory=10)
-    with pytest.raises(UserError, match="10 images is too small for recorder: give at least 20"):
-        Recorder(SETTINGS, context, at_least=20)
+    with pytest.raises(UserError, match="must hold at least 1 image"):
+        recorder(memory=0)
     with pytest.raises(UserError, match="does not fit on cpu"):
         recorder(memory=10**14)
 

@@ -7,6 +7,9 @@ from torch import Tensor
 
 from onpro.data.imageset import ImageSet, Split, measure
 
+NOISE = 0.1
+"""Standard deviation of the pixel noise; pixels lie in 0…1."""
+
 
 def tiny(
     *,
@@ -14,7 +17,6 @@ def tiny(
     train_per_class: int = 60,
     test_per_class: int = 20,
     image_size: int = 12,
-    noise: float = 0.1,
     seed: int = 0,
 ) -> ImageSet:
     """Coloured stripes: a class is a hue, an angle and a width; images differ in phase and noise.
@@ -26,20 +28,17 @@ def tiny(
         train_per_class: training images of each class.
         test_per_class: test images of each class.
         image_size: side of the images in pixels.
-        noise: standard deviation of the pixel noise; pixels lie in 0…1.
         seed: of the phases and the noise; equal seeds give equal images on every machine.
     """
     generator = torch.Generator().manual_seed(seed)
-    train = _stripes(classes, train_per_class, image_size, noise, generator)
-    test = _stripes(classes, test_per_class, image_size, noise, generator)
+    train = _stripes(classes, train_per_class, image_size, generator)
+    test = _stripes(classes, test_per_class, image_size, generator)
     mean, std = measure(train.images)
     names = tuple(f"stripes {k}" for k in range(classes))
     return ImageSet(name="tiny", train=train, test=test, classes=names, mean=mean, std=std)
 
 
-def _stripes(
-    classes: int, per_class: int, size: int, noise: float, generator: torch.Generator
-) -> Split:
+def _stripes(classes: int, per_class: int, size: int, generator: torch.Generator) -> Split:
     labels = torch.arange(classes).repeat(per_class)
     share = labels / classes
     angle = math.pi * share[:, None, None]
@@ -49,7 +48,7 @@ def _stripes(
     along = angle.cos() * x + angle.sin() * y
     brightness = 0.5 + 0.5 * (2 * math.pi * periods * along + phase).sin()
     pixels = _colours(share)[:, :, None, None] * brightness[:, None]
-    pixels = pixels + noise * torch.randn(pixels.shape, generator=generator)
+    pixels = pixels + NOISE * torch.randn(pixels.shape, generator=generator)
     return Split((pixels.clamp(0, 1) * 255).round().to(torch.uint8), labels)
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from onpro import augment
-from onpro.errors import UserError, counted
+from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import Settings
 from onpro.nn import normalised_apart, use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
@@ -164,16 +164,9 @@ class Method(ABC, Generic[S]):
             use_fused_kernels(network)
         return network.train()
 
-    def make_memory(
-        self, at_least: int = 1, extra: Mapping[str, FieldSpec] | None = None
-    ) -> Memory:
+    def make_memory(self, extra: Mapping[str, FieldSpec] | None = None) -> Memory:
         """An empty memory of the size the run allows, with further fields where asked for."""
         size = self.context.memory
-        require(
-            size >= at_least,
-            f"a memory of {counted(size, 'image')} is too small for {self.about.name}: "
-            f"give at least {at_least}.",
-        )
         with room_for(size, self.context.device):
             return Memory(size, self.context.image_shape, device=self.context.device, extra=extra)
 

@@ -45,7 +45,7 @@ ENCODERS: dict[str, EncoderKind] = {
     "resnet18": EncoderKind(lambda channels: ResNet18(64, channels), 8),
     "resnet18-nf20": EncoderKind(lambda channels: ResNet18(20, channels), 8),
     "resnet18-imagenet": EncoderKind(lambda channels: ResNet18(64, channels, "imagenet"), 32),
-    "slim": EncoderKind(lambda channels: Slim(channels), 4),
+    "slim": EncoderKind(Slim, 4),
 }
 
 

@@ -14,20 +14,21 @@ class Slim(Encoder):
 
     Args:
         channels: Colour channels of the images.
-        out_features: Size of the features. More than the 128 dimensions of a projection, because
-            OnPro compares projections with a random slice of the features.
     """
 
-    def __init__(self, channels: int = 3, out_features: int = 160) -> None:
+    out_features = 160
+    """More than the 128 dimensions of a projection, because OnPro compares projections with a random
+    slice of the features."""
+
+    def __init__(self, channels: int) -> None:
         super().__init__()
         width = 32
-        self.out_features = out_features
         self.conv1 = nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False)
         self.bn1 = BatchNorm(width)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.bn2 = BatchNorm(width)
-        self.conv3 = nn.Conv2d(width, out_features, 3, stride=2, padding=1, bias=False)
-        self.bn3 = BatchNorm(out_features)
+        self.conv3 = nn.Conv2d(width, self.out_features, 3, stride=2, padding=1, bias=False)
+        self.bn3 = BatchNorm(self.out_features)
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (n, out_features) of images (n, channels, height, width)."""

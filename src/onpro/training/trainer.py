@@ -72,7 +72,6 @@ class Trainer:
         stream: Benchmark,
         *,
         listeners: Sequence[Listener] = (),
-        keeper: Keeper | None = None,
         log_every: int = 50,
         deterministic: bool = False,
         engine: Engine = "eager",
@@ -81,7 +80,7 @@ class Trainer:
         self.method = method
         self.stream = stream
         self.listeners = listeners
-        self.keeper = keeper
+        self.keeper: Keeper | None = None
         self.log_every = log_every
         self.deterministic = deterministic
         self.engine = engine

@@ -84,7 +84,7 @@ class _Work:
 
 
 def execute(
-    configs: Sequence[RunConfig], out: Path, executor: Executor, *, retries: int = RETRIES
+    configs: Sequence[RunConfig], out: Path, executor: Executor
 ) -> Generator[Event, None, None]:
     """Run everything that is not finished, as many at once as the executor has room for.
 
@@ -96,7 +96,7 @@ def execute(
         while todo.waiting or todo.under_way:
             yield from _start(todo, out, executor)
             time.sleep(LOOK_EVERY)
-            yield from _look(todo, out, retries)
+            yield from _look(todo, out)
             yield Event("waiting")
     finally:
         _stop([job for _, job in todo.under_way])
@@ -127,7 +127,7 @@ def _start(todo: _Work, out: Path, executor: Executor) -> Iterator[Event]:
         yield Event("started", attempt.config)
 
 
-def _look(todo: _Work, out: Path, retries: int) -> Iterator[Event]:
+def _look(todo: _Work, out: Path) -> Iterator[Event]:
     """See which attempts have ended, and what follows from it."""
     for attempt, job in list(todo.under_way):
         outcome = job.outcome()
@@ -137,7 +137,7 @@ def _look(todo: _Work, out: Path, retries: int) -> Iterator[Event]:
         config = attempt.config
         if outcome.kind == "busy":
             todo.waiting.append(_later(attempt))
-        elif outcome.kind == "died" and attempt.number <= retries:
+        elif outcome.kind == "died" and attempt.number <= RETRIES:
             todo.waiting.appendleft(replace(attempt, number=attempt.number + 1))
             yield Event("again", config, outcome.reason, outcome.said)
         elif outcome.kind == "finished":
