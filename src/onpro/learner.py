@@ -131,7 +131,8 @@ class Learner:
 class Turns:
     """A lock that nobody who keeps coming back can keep others from.
 
-    Who waits for the room waits in the door, so that who has just left it has to queue behind.
+    A thread waits for the room while it holds the door, so that one that has just left the room
+    queues behind it.
     """
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def keep_images(path: Path, images: Mapping[str, Tensor], source: str) -> None:
     Args:
         path: the file.
         images: uint8, contiguous, on the CPU, by name.
-        source: what tells what they were made from from all else.
+        source: identifies what they were made from.
     """
     from safetensors.torch import save_file
 

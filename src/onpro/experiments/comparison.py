@@ -37,7 +37,7 @@ class Comparison:
 
 
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Paired | None:
-    """Compare values by seed over the seeds both have; None where that are fewer than two."""
+    """Compare values by seed over the seeds both have; None where those are fewer than two."""
     from scipy.stats import ttest_rel, wilcoxon  # takes a while to import
 
     seeds = sorted(first.keys() & second.keys())

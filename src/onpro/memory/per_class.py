@@ -186,7 +186,7 @@ class PerClassMemory:
     def _turns(self, generator: torch.Generator, unless_at_most: int = 0) -> Tensor:
         """(classes, quota): the columns of each row, those that hold an image first, at random.
 
-        Rows of few images stay in order if `unless_at_most` says so.
+        Rows that hold at most `unless_at_most` images stay in order.
         """
         column = torch.arange(self.quota, device=self.device)
         chance = torch.rand(self._holds.shape, generator=generator, device=self.device)

@@ -13,7 +13,7 @@ from onpro.memory.memory import Memory
 
 
 def uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
-    """Distinct stored items, all alike probable; everything in random order if fewer are stored.
+    """Distinct stored items, each equally likely; everything in random order if fewer are stored.
 
     Returns:
         (min(count, fill),)
@@ -24,7 +24,7 @@ def uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
 def where(
     memory: Memory, eligible: Tensor, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Distinct items among the eligible ones, such as those of earlier tasks, all alike probable.
+    """Distinct items among the eligible ones, such as those of earlier tasks, each equally likely.
 
     Args:
         memory: The memory.
@@ -73,7 +73,7 @@ def per_class(
 
 
 def of_classes(memory: Memory, classes: Tensor, generator: torch.Generator) -> Tensor:
-    """For each requested class (k,) one of its stored items, all alike probable, with replacement.
+    """For each requested class (k,) one of its stored items, each equally likely, with replacement.
 
     A class of which nothing is stored gets some item of another class, because to find that out
     would mean asking the device: request only classes that `class_counts` knows.

@@ -123,7 +123,7 @@ class Method(ABC, Generic[S]):
     memory: Memory
 
     engine: Callable[["Method[Any]", Learn], Learn] = staticmethod(lambda method, step: step)
-    """Makes of a step of this method one with the same outcome, in less time if it is repeated."""
+    """Turns a step of this method into one of the same outcome that is faster when repeated."""
 
     def __init__(self, settings: S, context: Context) -> None:
         settings.check()
@@ -201,7 +201,7 @@ class Method(ABC, Generic[S]):
         if begins:
             self.start_task()
         with torch.autocast(self.context.device.type, enabled=False):
-            # Around all forwards of a step, so that they share what they round the weights to.
+            # Around all forwards of a step, so that they share the weights rounded for autocast.
             terms = (learn or self.learn)(batch)
         self.after_step(batch)
         progress.steps += 1
@@ -250,9 +250,9 @@ class Method(ABC, Generic[S]):
     def forget(self, label: int) -> None:
         """Give a class up, between two steps: its images leave the memory, its output starts anew.
 
-        The number stays taken, so that those of other classes hold; who predicts must leave it
-        out. A method that keeps more of a class extends this. Where nothing is left in the memory,
-        the next batch begins a first task again: later ones count on something to replay.
+        Its number is not given away, so that other classes keep theirs; whoever predicts must leave
+        it out. A method that keeps more of a class extends this. Where nothing is left in the
+        memory, the next batch begins a first task again: later tasks need something to replay.
         """
         self.memory.remove(label)
         for output in self.outputs_of(label):

@@ -32,8 +32,8 @@ class Settings:
     def check(self) -> None:
         """Refuse values that cannot work, with a sentence; called before anything is built.
 
-        Here what holds for all settings: each is of its type, a number is one to reckon with, and
-        what is named exists.
+        Here what holds for all settings: each is of its type, numbers are finite and not absurdly
+        large, and what is named exists.
         """
         hints = get_type_hints(type(self))
         for name, value in ((field.name, getattr(self, field.name)) for field in fields(self)):

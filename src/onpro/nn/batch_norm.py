@@ -31,9 +31,9 @@ class BatchNorm(nn.BatchNorm2d):
     def twice(
         self, x: Tensor, added: Tensor | None = None, *, activate: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The same result under two names, for two who use it, such as a block and its shortcut.
+        """The same result under two names, for two users, such as a block and its shortcut.
 
-        What their gradients sum to is found on the way where kernels are fused.
+        Fused kernels add up the gradients of both on the way.
         """
         if self.fused and self._can_fuse(x, added):
             from onpro.nn.fused_batch_norm import fused_batch_norm

@@ -54,7 +54,7 @@ def fused_batch_norm(
         groups: numbers of images that are normalised together; none: all of them.
 
     Returns:
-        The result twice, for two who use it: their gradients are then added on the way.
+        The result twice, for two users: their gradients are then added on the way.
     """
     results: tuple[Tensor, Tensor] = _FusedBatchNorm.apply(
         x, norm.weight, norm.bias, added, norm, activate, groups or (len(x),)

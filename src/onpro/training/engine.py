@@ -66,10 +66,7 @@ class GraphEngine:
         return self._recording.play(batch)
 
     def _forget(self) -> None:
-        """Give the memory of a recording back, once nothing of it is under way any more.
-
-        A step takes as much again.
-        """
+        """Free the memory of a recording once it is no longer played: a step takes as much again."""
         if self._recording is not None:
             torch.cuda.current_stream().synchronize()
             self._recording = None
@@ -124,8 +121,8 @@ class Recording:
 def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     """Record what is computed inside; it is not computed yet.
 
-    Python keeps its garbage meanwhile: another graph may be in it, whose end would spoil this one.
-    It is played when all is there that was prepared where it was recorded, its seeds among them.
+    Python's garbage collector pauses meanwhile: to free another graph would spoil this one. The
+    current stream then waits for the recorder's, where a replay's seeds and the like are prepared.
     """
     collects = gc.isenabled()
     gc.disable()

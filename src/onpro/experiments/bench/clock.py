@@ -62,7 +62,7 @@ class Footprint:
     allocated: int = 0
     """Of this learner: what others hold is left out."""
     reserved: int = 0
-    """By the whole process since, so that it tells of a learner only if that is alone."""
+    """By the whole process since then: it describes a learner only if that is alone."""
     _held: int = 0
     _before: int = 0
 
