@@ -17,8 +17,8 @@ class Slim(Encoder):
     """
 
     out_features = 160
-    """More than the 128 dimensions of a projection, because OnPro compares projections with a random
-    slice of the features."""
+    """More than the 128 dimensions of a projection, because OnPro compares projections with a
+    random slice of the features."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -66,7 +66,7 @@ class GraphEngine:
         return self._recording.play(batch)
 
     def _forget(self) -> None:
-        """Free the memory of a recording once it is no longer played: a step takes as much again."""
+        """Free the memory of a recording that is no longer played: a step takes as much again."""
         if self._recording is not None:
             torch.cuda.current_stream().synchronize()
             self._recording = None
