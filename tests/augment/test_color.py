@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as torchvision
 
-from onpro.augment import ColorJitter, grayscale
-from onpro.augment.color import JitterDraw, jitter, shift_hue
+from onpro.augment import ColorJitter
+from onpro.augment.color import JitterDraw, grayscale_where, jitter, shift_hue
 
 NEUTRAL = (1.0, 1.0, 1.0, 0.0)
 
@@ -59,7 +59,7 @@ def palette() -> Tensor:
 
 
 def test_grayscale_is_the_luminance_in_all_channels(pixels: Tensor) -> None:
-    gray = grayscale(pixels)
+    gray = grayscale_where(torch.tensor([True]), pixels)
     assert gray.shape == pixels.shape
     expected = torchvision.rgb_to_grayscale(pixels, num_output_channels=3)
     torch.testing.assert_close(gray, expected, rtol=0, atol=2e-4)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onpro.augment import OcmAugmentation, grayscale, rotations
+from onpro.augment import OcmAugmentation, rotations
+from onpro.augment.color import grayscale_where
 from onpro.augment.ocm import OcmDraw, apply
 
 
@@ -34,7 +35,8 @@ def test_crop_as_in_the_official_code(golden: Mapping[str, Tensor]) -> None:
 
 
 def test_grayscale_as_in_the_official_code(golden: Mapping[str, Tensor]) -> None:
-    torch.testing.assert_close(grayscale(golden["crop_in"]), golden["gray_out"])
+    gray = grayscale_where(torch.tensor([True]), golden["crop_in"])
+    torch.testing.assert_close(gray, golden["gray_out"])
     gray = apply(golden["crop_in"], whole(5, gray=~no(5)))
     torch.testing.assert_close(gray, golden["gray_out"], rtol=1e-5, atol=1e-5)
 
@@ -50,7 +52,7 @@ def test_equals_flip_then_gray_then_crop(
     assert draw.gray.any()
 
     sequence = torch.where(draw.flip[:, None, None, None], images.flip(-1), images)
-    sequence = torch.where(draw.gray[:, None, None, None], grayscale(sequence), sequence)
+    sequence = grayscale_where(draw.gray, sequence)
     sequence = apply(sequence, OcmDraw(draw.fraction, draw.offset, flip=no(n), gray=no(n)))
     torch.testing.assert_close(apply(images, draw), sequence, rtol=1e-5, atol=2e-5)
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2 import functional as torchvision
 
-from onpro.augment import DvcAugmentation, ScrAugmentation, grayscale
-from onpro.augment.color import jitter
+from onpro.augment import DvcAugmentation, ScrAugmentation
+from onpro.augment.color import grayscale_where, jitter
 from onpro.augment.scr import apply
 
 
@@ -20,7 +20,7 @@ def test_equals_crop_flip_jitter_gray_one_by_one(
         view = torchvision.resized_crop(image, top, left, h, w, [height, width])
         views.append(view.flip(-1) if draw.flip[i] else view)
     expected = jitter(torch.stack(views), draw.jitter)
-    expected = torch.where(draw.gray[:, None, None, None], grayscale(expected), expected)
+    expected = grayscale_where(draw.gray, expected)
     torch.testing.assert_close(apply(pixels, draw), expected, rtol=0, atol=1e-5)
 
 

@@ -1,6 +1,6 @@
 """How images are varied: in batches, on their device, each image by its own random draw."""
 
-from onpro.augment.color import ColorJitter, grayscale
+from onpro.augment.color import ColorJitter
 from onpro.augment.crop import CropAugmentation
 from onpro.augment.dvc import DvcAugmentation
 from onpro.augment.mixup import mix
@@ -29,7 +29,6 @@ __all__ = [
     "ScrAugmentation",
     "build",
     "check_rotation",
-    "grayscale",
     "interleaved_labels",
     "interleaved_rotations",
     "mix",

@@ -17,13 +17,8 @@ def luminance(images: Tensor) -> Tensor:
     return (0.299 * red).add(green, alpha=0.587).add(blue, alpha=0.114)
 
 
-def grayscale(images: Tensor) -> Tensor:
-    """The luminance of images (n, 3, h, w), copied to all three channels."""
-    return luminance(images).expand_as(images)
-
-
 def grayscale_where(chosen: Tensor, images: Tensor) -> Tensor:
-    """Grayscale of the chosen images (n,), or of all or none of them where chosen is (1,)."""
+    """Luminance in all channels of the chosen images (n,), of all or none if chosen is (1,)."""
     return torch.where(chosen[:, None, None, None], luminance(images), images)
 
 
