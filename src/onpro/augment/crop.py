@@ -59,13 +59,19 @@ class CropAugmentation:
     """Pixels of padding on each side."""
     flip: float = 0.5
     """Probability of a horizontal flip."""
+    per_batch_offset: bool = False
+    """One crop offset for the whole batch, flips still for each image (CCL-DC, MKD)."""
 
     def draw(self, n: int, generator: torch.Generator) -> CropDraw:
         """Parameters for n images."""
         device = generator.device
         offsets = torch.randint(
-            -self.padding, self.padding + 1, (2, n), generator=generator, device=device
-        )
+            -self.padding,
+            self.padding + 1,
+            (2, 1 if self.per_batch_offset else n),
+            generator=generator,
+            device=device,
+        ).expand(2, n)
         flip = torch.rand(n, generator=generator, device=device) < self.flip
         return CropDraw(right=offsets[0], down=offsets[1], flip=flip)
 
