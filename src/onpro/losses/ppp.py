@@ -23,7 +23,7 @@ def pseudo_prototypical_loss(
 
     Args:
         embeddings: (n, dimension) unit vectors.
-        labels: (n,); an image of label −1 takes no part.
+        labels: (n,); an image of label −1 takes no part; without any other the loss is 0.
         prototypes: (classes, dimension).
         known: (classes,) which prototypes there are, at least two.
         temperature: T, at least 0.02: e^{1/T} must be a number.
@@ -53,4 +53,4 @@ def pseudo_prototypical_loss(
     # 1 − π = D/(e + D), which stays above 0 where π rounds to 1.
     distance = (others / (to_images + others) + others / (own + others)) / 2
     repel = -(distance.log() * (~same & together)).sum()
-    return (attract + repel) / counts.sum()
+    return (attract + repel) / counts.sum().clamp(min=1)

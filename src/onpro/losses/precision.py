@@ -7,6 +7,10 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+NEVER = -1e30
+"""A logit that does not count; finite, so that a row of nothing else has a finite logarithm and a
+zero gradient, not NaN."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,10 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from onpro.losses.precision import float32
-
-# Finite, so that a row without any class has a finite logarithm and a zero gradient, not NaN.
-NEVER = -1e30
+from onpro.losses.precision import NEVER, float32
 
 
 @float32
@@ -22,7 +19,7 @@ def class_means(vectors: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, 
     Returns:
         (classes, d) means, not normalised, zero rows for absent classes; (classes,) counts.
     """
-    member = (torch.arange(classes, device=labels.device)[:, None] == labels[None, :]).float()
+    member = (torch.arange(classes, device=labels.device)[:, None] == labels[None, :]).to(vectors)
     counts = member.sum(dim=1)
     return member @ vectors / counts.clamp(min=1)[:, None], counts
 

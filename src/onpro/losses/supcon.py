@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from onpro.losses.precision import float32
+from onpro.losses.precision import NEVER, float32
 
 
 @float32
@@ -20,7 +20,7 @@ def supervised_contrast(similarity: Tensor, labels: Tensor, temperature: float) 
     """
     itself = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     positives = (labels[:, None] == labels[None, :]) & ~itself
-    logits = (similarity / temperature).masked_fill(itself, -torch.inf)
+    logits = (similarity / temperature).masked_fill(itself, NEVER)
     log_probability = similarity / temperature - logits.logsumexp(dim=1, keepdim=True)
     count = positives.sum(dim=1)
     return -(log_probability * positives).sum(dim=1) / count.clamp(min=1)
