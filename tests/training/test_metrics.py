@@ -39,6 +39,7 @@ def test_what_was_not_evaluated_counts_nothing(golden: Golden) -> None:
     run = golden["metrics_in"][0].tolist()
     blank = [[v if j <= i else None for j, v in enumerate(row)] for i, row in enumerate(run)]
     assert Metrics.of(blank) == Metrics.of(run)
+    assert Metrics.of([row[: i + 1] for i, row in enumerate(run)]) == Metrics.of(run)
 
 
 def test_accuracy() -> None:
@@ -93,7 +94,7 @@ def test_one_task_forgets_nothing() -> None:
     assert metrics.relative_forgetting == 0
 
 
-@pytest.mark.parametrize("accuracy", [[], [[1.0, 2.0]], [[1.0], [2.0]]])
+@pytest.mark.parametrize("accuracy", [[], [[1.0, 2.0]], [[1.0], [2.0]], [[], [1.0, 2.0]]])
 def test_other_than_square_is_refused(accuracy: list[list[float]]) -> None:
     with pytest.raises(ValueError, match="square"):
         Metrics.of(accuracy)

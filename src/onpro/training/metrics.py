@@ -30,11 +30,17 @@ class Metrics:
 
     @classmethod
     def of(cls, accuracy: Sequence[Sequence[float | None]]) -> "Metrics":
-        """Metrics of a T×T matrix; None (not evaluated) counts 0."""
-        a = np.array([[v if v is not None else 0.0 for v in row] for row in accuracy], dtype=float)
-        tasks = len(a)
-        if a.shape != (tasks, tasks) or not tasks:
-            raise ValueError("the accuracies must form a square matrix")
+        """Metrics of a T×T matrix; what was not evaluated (None, the end of a short row) counts 0.
+
+        Args:
+            accuracy: as in `result.json`, or as `Trainer.accuracy` has it at the end of the stream.
+        """
+        tasks = len(accuracy)
+        if not tasks or not all(i < len(row) <= tasks for i, row in enumerate(accuracy)):
+            raise ValueError("the accuracies must form a square matrix, or its lower triangle")
+        a = np.zeros((tasks, tasks))
+        for task, row in enumerate(accuracy):
+            a[task, : len(row)] = [0.0 if value is None else value for value in row]
         last, best = a[-1], a.max(axis=0)
         pairs = tasks * (tasks - 1) / 2 or 1
         below, above = np.tril(np.ones_like(a), -1), np.triu(np.ones_like(a), 1)
