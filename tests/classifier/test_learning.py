@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from onpro import OnlineClassifier
+from onpro import OnlineClassifier, _version
 from onpro.augment import Normalise
 from onpro.methods import Context, methods
 from onpro.methods.onpro import OnPro, OnProSettings
@@ -29,7 +29,14 @@ def test_the_package_has_no_other_names() -> None:
     import onpro
 
     with pytest.raises(AttributeError, match="Offline"):
-        onpro.OfflineClassifier  # noqa: B018
+        # The comment is in use only while a checker of types knows the package's names, too.
+        onpro.OfflineClassifier  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_the_package_tells_its_version() -> None:
+    import onpro
+
+    assert onpro.__version__ == _version.__version__
 
 
 def test_it_learns_what_it_is_shown(make: Any, photos: Any) -> None:
