@@ -11,6 +11,8 @@ def accepted(value: Any, hint: Any) -> Any:
 
     >>> accepted(1, float), accepted([1, 2.5], tuple[float, float])
     (1.0, (1.0, 2.5))
+    >>> accepted([1, 2, 3], tuple[int, ...])
+    (1, 2, 3)
     """
     options = get_args(hint)
     origin = get_origin(hint)
@@ -20,6 +22,8 @@ def accepted(value: Any, hint: Any) -> Any:
         for option in options:
             if fits(value, option):
                 return accepted(value, option)
+    if origin is tuple and options[-1:] == (...,) and isinstance(value, (list, tuple)):
+        return tuple(accepted(part, options[0]) for part in value)
     if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):
         return tuple(map(accepted, value, options))
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -43,8 +47,12 @@ def described(hint: Any) -> str:
 
     >>> described(int | None), described(Literal["a", "b"]), described(tuple[float, float])
     ('a whole number', "'a' or 'b'", '[a number, a number]')
+    >>> described(tuple[int, ...])
+    '[a whole number, …]'
     """
     options = [option for option in get_args(hint) if option is not NoneType]
+    if get_origin(hint) is tuple and options[-1:] == [...]:
+        return f"[{described(options[0])}, …]"
     if get_origin(hint) is Literal:
         return " or ".join(map(repr, options))
     if get_origin(hint) in (Union, UnionType):
