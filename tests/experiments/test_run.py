@@ -14,7 +14,7 @@ import pytest
 
 from onpro._version import __version__
 from onpro.errors import UserError
-from onpro.experiments import Finished, RunConfig, finished, run, settings_for
+from onpro.experiments import Finished, RunConfig, finished, prepare, run, settings_for
 from onpro.training import Evaluated, Step
 
 CONFIG = RunConfig(
@@ -272,3 +272,8 @@ def test_classes_are_named_in_their_order_of_arrival(tmp_path: Path) -> None:
     assert natural == [f"stripes {k}" for k in range(6)]
     assert sorted(drawn) == natural
     assert drawn != natural
+
+
+def test_settings_of_another_method_are_refused() -> None:
+    with pytest.raises(UserError, match="er takes ERSettings, not OnProSettings: settings_for"):
+        prepare(replace(CONFIG, settings=settings_for("onpro", "tiny")))

@@ -201,3 +201,11 @@ def test_layout_changes_nothing_but_rounding() -> None:
     first, last = recorder(channels_last=False), recorder(channels_last=True)
     images = DATA.test.images
     assert torch.allclose(first.scores(images), last.scores(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [(), (-1, 0)])
+def test_a_batch_that_does_not_name_its_classes_is_refused(classes: tuple[int, ...]) -> None:
+    learner = recorder()
+    with pytest.raises(ValueError, match="must name the classes of its labels"):
+        learner.observe(Batch(DATA.train.images[:1], DATA.train.labels[:1], None, classes))
+    assert learner.progress == Progress()

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.memory.per_class import PerClassMemory
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import Context, Settings
 from onpro.methods.base import About, Method, total
-from onpro.methods.check import check_method
+from onpro.methods.check import a_class_can_be_given_up, check_method
 from onpro.streams import Batch
 
 
@@ -117,7 +118,41 @@ class Shouting(Replay):
         super().grow(classes + 1)
 
 
+class Silent(Replay):
+    """Tells no terms."""
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        super().learn(batch)
+        return None  # type: ignore[return-value] # the mistake
+
+
+class Verbose(Replay):
+    """Tells a term for each image."""
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        return super().learn(batch) | {"each": torch.zeros(len(batch))}
+
+
+class Bodiless(Replay):
+    """Has no network."""
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        del self.network
+
+
+class Clinging(Replay):
+    """Keeps the images of a class that was given up."""
+
+    def forget(self, label: int) -> None:
+        pass
+
+
 BROKEN: list[tuple[type[Replay], str]] = [
+    (Silent, "learn must return a dict of terms, not None"),
+    (Verbose, "the term 'each' must be a tensor of one number"),
+    (Bodiless, "the constructor must make self.network"),
+    (Clinging, "images of a forgotten class are kept"),
     (Forgetful, "something that changes is not part of its state"),
     (Gambling, "two runs of one seed differ"),
     (Peeking, "global random state was read"),
@@ -132,6 +167,55 @@ BROKEN: list[tuple[type[Replay], str]] = [
 
 def test_a_sound_method_passes() -> None:
     check_method(Replay)
+
+
+class Memoryless(Replay):
+    """A sound method that keeps no image."""
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        del self.memory
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        loss = self.loss(self.prepare(batch.images), batch.labels)
+        self.descend(loss)
+        return {"new": loss}
+
+
+class ByClass(Replay):
+    """A sound method with the other kind of memory."""
+
+    memory: PerClassMemory  # type: ignore[assignment] # another kind of memory
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.memory = PerClassMemory(context.memory, context.image_shape, device=context.device)
+
+    def learn(self, batch: Batch) -> dict[str, Tensor]:
+        terms = {"new": self.loss(self.prepare(batch.images), batch.labels)}
+        slots, _ = self.memory.draw(32, self.random["memory"])
+        if len(slots):
+            replay = self.memory.take(slots)
+            terms["replay"] = self.loss(self.prepare(replay.images), replay.labels)
+        self.descend(total(terms))
+        return terms
+
+    def after_step(self, batch: Batch) -> None:
+        self.memory.update(batch.images, batch.labels, batch.classes, self.random["memory"])
+
+
+@pytest.mark.parametrize("cls", [Memoryless, ByClass])
+def test_a_class_can_be_given_up_whatever_is_kept_of_it(cls: type[Any]) -> None:
+    a_class_can_be_given_up(cls, ReplaySettings(encoder="slim"))
+
+
+def test_a_method_that_is_not_registered_is_told_so() -> None:
+    class Unregistered(Method[Settings]):
+        def learn(self, batch: Batch) -> dict[str, Tensor]:
+            return {}
+
+    with pytest.raises(AssertionError, match="Unregistered is not registered"):
+        check_method(Unregistered)
 
 
 def test_settings_can_be_given() -> None:

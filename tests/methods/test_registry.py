@@ -1,11 +1,15 @@
 """Methods by name, those of other packages among them."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
 
+from onpro.classifier import OWN
+from onpro.cli.run import RunOptions
 from onpro.errors import UserError
+from onpro.experiments import RunConfig
 from onpro.methods import method, methods, register, registry
 from onpro.methods.er import ER, ERSettings
 
@@ -71,6 +75,46 @@ def test_registering_the_same_class_again_is_fine() -> None:
     register("mine", ERSettings, **ABOUT)(Mine)
     register("mine", ERSettings, **ABOUT)(Mine)
     assert method("mine") is Mine
+
+
+@pytest.mark.parametrize("name", ["", "my method", "mine/2", "--mine", "."])
+def test_a_name_that_is_no_word_of_a_command_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="the name of a method is made of letters"):
+        register(name, ERSettings, **ABOUT)
+
+
+@dataclass(frozen=True)
+class Taken(ERSettings):
+    memory: int = 5
+
+
+class Bare(ERSettings):
+    strength: float = 1.0
+
+
+@dataclass(frozen=True)
+class Foreign:
+    encoder: str = "slim"
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        (Taken, "Taken cannot have a setting 'memory', which every run has: rename it"),
+        (Bare, r"Bare must be a dataclass: put @dataclass\(frozen=True\) above it"),
+        (Foreign, "Foreign must be a class of settings: derive it from Settings"),
+    ],
+)
+def test_settings_that_could_not_be_options_are_refused(
+    settings: type[Any], complaint: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=complaint):
+        register("mine", settings, **ABOUT)
+
+
+def test_the_options_of_every_run_are_reserved() -> None:
+    options = {field.name for kind in (RunOptions, RunConfig) for field in fields(kind)}
+    assert options | {*OWN} == registry.RESERVED
 
 
 def test_two_methods_cannot_have_one_name() -> None:

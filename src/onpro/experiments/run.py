@@ -109,6 +109,12 @@ class SharedImages:
 
 def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     """Build the method, on data that are loaded unless given; nothing is written."""
+    kind = method(config.method)
+    if not isinstance(config.settings, kind.settings_type):
+        raise UserError(
+            f"the method {config.method} takes {kind.settings_type.__name__}, not "
+            f"{type(config.settings).__name__}: settings_for('{config.method}', …) gives them."
+        )
     device = pick_device(config.device)
     engine = pick_engine(config.engine, device)
     data = data or load_images(config)
@@ -134,7 +140,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         autocast=autocast,
         fused=engine == "graph" and fused_kernels_work(device, autocast or torch.float32),
     )
-    learner = method(config.method)(config.settings, context)
+    learner = kind(config.settings, context)
     return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
 
 

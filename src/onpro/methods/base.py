@@ -185,6 +185,8 @@ class Method(ABC, Generic[S]):
         progress = self.progress
         if not len(batch.labels):
             return {}
+        if min(batch.classes, default=-1) < 0:
+            raise ValueError("a batch must name the classes of its labels, numbers from 0 on")
         unseen = set(batch.classes) - progress.seen
         announced = bool(unseen) if batch.task is None else batch.task != progress.announced
         begins = announced or not progress.task_open
@@ -254,12 +256,14 @@ class Method(ABC, Generic[S]):
         it out. A method that keeps more of a class extends this. Where nothing is left in the
         memory, the next batch begins a first task again: later tasks need something to replay.
         """
-        self.memory.remove(label)
+        memory: Memory | None = getattr(self, "memory", None)  # not every method keeps images
+        if memory is not None:
+            memory.remove(label)
         for output in self.outputs_of(label):
             self.network.classifier.renew(
                 output, generator=self.random["growth"], optimizer=self.optimizer
             )
-        if not len(self.memory):
+        if memory is not None and not len(memory.labels):
             self.progress.task, self.progress.task_open = -1, False
 
     def outputs_of(self, label: int) -> Iterable[int]:

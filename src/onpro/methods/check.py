@@ -31,10 +31,31 @@ def check_method(cls: type[AnyMethod], settings: Settings | None = None) -> None
         cls: the method, registered.
         settings: what to check it with; default: its defaults with a small encoder.
     """
+    assert hasattr(cls, "about"), f"{cls.__name__} is not registered: put @register(…) above it"
     if settings is None:
         settings = replace(cls.settings_type(), encoder="slim")
     for holds in PROPERTIES:
         holds(cls, settings)
+
+
+def a_step_tells_its_terms(cls: type[AnyMethod], settings: Settings) -> None:
+    """The constructor makes what every method has, and `learn` gives numbers by name."""
+    learner = _new(cls, settings)
+    for part in ("network", "optimizer"):
+        assert hasattr(learner, part), f"the constructor must make self.{part}"
+    told: list[object] = []
+
+    def learn(batch: Batch) -> dict[str, Tensor]:
+        told.append(learner.learn(batch))
+        return {}
+
+    for batch in _batches()[:2]:
+        learner.observe(batch, learn)
+    for terms in told:
+        assert isinstance(terms, dict), f"learn must return a dict of terms, not {terms!r}"
+        for name, term in terms.items():
+            number = isinstance(term, Tensor) and not term.ndim
+            assert number, f"the term {name!r} must be a tensor of one number, not {term!r}"
 
 
 def equal_seeds_give_equal_runs(cls: type[AnyMethod], settings: Settings) -> None:
@@ -146,7 +167,22 @@ def unannounced_classes_and_boundaries_work(cls: type[AnyMethod], settings: Sett
     assert _equal(learner.state_dict(), resumed.state_dict()), "a grown head does not load"
 
 
+def a_class_can_be_given_up(cls: type[AnyMethod], settings: Settings) -> None:
+    """Of a class that is forgotten no image is left, and learning goes on without it."""
+    learner = _new(cls, settings, classes=None)
+    batches = [replace(batch, task=None) for batch in _batches()]
+    for batch in batches[:-2]:
+        learner.observe(batch)
+    learner.forget(0)
+    if hasattr(learner, "memory"):
+        assert not bool((learner.memory.labels == 0).any()), "images of a forgotten class are kept"
+    for batch in batches[-2:]:
+        learner.observe(batch)
+    assert learner.predict(batches[0].images).shape == (len(batches[0]),)
+
+
 PROPERTIES: Sequence[Property] = (
+    a_step_tells_its_terms,
     equal_seeds_give_equal_runs,
     going_on_from_a_state_equals_going_straight_on,
     it_learns,
@@ -154,6 +190,7 @@ PROPERTIES: Sequence[Property] = (
     predicting_changes_nothing,
     global_randomness_is_left_alone,
     unannounced_classes_and_boundaries_work,
+    a_class_can_be_given_up,
 )
 
 

@@ -173,10 +173,7 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.has_prototype[label] = False
         self.task_images.remove(label)
         self.previous.forget(label)
-        for output in self.outputs_of(label):
-            self.network.classifier.renew(
-                output, generator=self.random["growth"], optimizer=self.optimizer
-            )
+        super().forget(label)
         if not self.has_prototype.any():  # later tasks count on one
             self.progress.task, self.progress.task_open = -1, False
 
