@@ -325,7 +325,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             given = {**data_values(kind.about.name, "folder"), **given}
         settings = as_settings(kind.about.name, kind.settings_type(), given, OWN)
         if self.precision not in ("auto", *AUTOCAST):
-            raise ValueError(f"the precision must be auto, {' or '.join(AUTOCAST)}")
+            raise ValueError(
+                f"the precision must be one of auto, {', '.join(AUTOCAST)}, not {self.precision!r}"
+            )
         side = self.image_size
         return {
             "method": kind.about.name,

@@ -1,4 +1,4 @@
-"""What README.md and CONTRIBUTING.md show works as it stands there."""
+"""What the pages show works as it stands there."""
 
 import re
 import sys
@@ -7,19 +7,23 @@ from types import ModuleType
 
 import pytest
 
+from onpro import nn
 from onpro.data import registry as data_registry
 from onpro.methods import registry as method_registry
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("name", "examples"), [("README.md", 2), ("CONTRIBUTING.md", 4)])
+@pytest.mark.parametrize(
+    ("name", "examples"), [("README.md", 2), ("CONTRIBUTING.md", 5), ("docs/data.md", 1)]
+)
 def test_the_examples_run(
     name: str, examples: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(method_registry, "_METHODS", dict(method_registry._METHODS))
     monkeypatch.setattr(data_registry, "_sources", dict(data_registry._sources))
+    monkeypatch.setattr(nn, "ENCODERS", dict(nn.ENCODERS))
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.DOTALL)
     assert len(blocks) == examples
     module = ModuleType("shown")
