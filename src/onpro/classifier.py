@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onpro.augment import Normalise
 from onpro.data.registry import LARGEST_SIDE
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 from onpro.experiments.recipes import data_values
 from onpro.inputs import (
     as_array,
@@ -389,7 +389,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
 def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:
     if len(pixels) != len(labels):
-        raise ValueError(f"there are {len(pixels)} images but {len(labels)} labels")
+        images, labelled = counted(len(pixels), "image"), counted(len(labels), "label")
+        raise ValueError(f"there must be a label for each image, not {images} and {labelled}")
 
 
 def _device(name: Any) -> torch.device:

@@ -9,7 +9,8 @@ import pytest
 from onpro.classifier import OWN
 from onpro.cli.run import RunOptions
 from onpro.errors import UserError
-from onpro.experiments import RunConfig
+from onpro.experiments import RunConfig, settings_for
+from onpro.experiments.recipes import RECIPES, Recipe
 from onpro.methods import method, methods, register, registry
 from onpro.methods.er import ER, ERSettings
 
@@ -69,6 +70,22 @@ def test_a_registered_method_is_known_with_its_settings() -> None:
     assert Mine.settings_type is ERSettings
     assert (Mine.about.name, Mine.about.title, Mine.about.year) == ("mine", "Mine", 2024)
     assert ER.about.name == "er", "the parent's description stays its own"
+
+
+class WithRecipe(EntryPoint):
+    """Brings a recipe along."""
+
+    def load(self) -> None:
+        super().load()
+        RECIPES["theirs"]["calm"] = Recipe("slower", {"learning_rate": 0.01})
+
+
+def test_recipes_that_a_package_brings_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RECIPES, "theirs", {})
+    announce(monkeypatch, WithRecipe())
+    settings = settings_for("theirs", "digits", "calm")
+    assert isinstance(settings, ERSettings)
+    assert settings.learning_rate == 0.01
 
 
 def test_registering_the_same_class_again_is_fine() -> None:

@@ -289,10 +289,11 @@ def data_values(method_name: str, data: str) -> Mapping[str, Any]:
 
 def settings_for(method_name: str, data: str, recipe: str | None = None) -> Settings:
     """A method's settings for a data set, varied by a recipe."""
+    kind = method(method_name)  # first, for a package of its own brings recipes along
     values = dict(data_values(method_name, data))
     if recipe is not None:
         known = recipes(method_name)
         if recipe not in known:
             raise unknown(f"recipe of {method_name}", recipe, known)
         values |= known[recipe].values
-    return replace(method(method_name).settings_type(), **values)
+    return replace(kind.settings_type(), **values)
