@@ -72,8 +72,8 @@ class ManyOptions:
     """Share of a GPU that a run takes: 0.25 puts four on each; else as many as its memory has room
     for, one for each 7 GiB with images of 32×32, on Ray one."""
 
-    cpus_per_run: int = 1
-    """Cores that a run takes on Ray."""
+    cpus_per_run: int | None = None
+    """Cores that a run takes on Ray; else one."""
 
     ray_address: str | None = None
     """Ray cluster to use; else one is started on this machine and stopped at the end."""
@@ -97,10 +97,15 @@ class ManyOptions:
                 f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
                 "another --gpus-per-run."
             )
-        if self.cpus_per_run < 1:
+        if self.cpus_per_run is not None and self.cpus_per_run < 1:
             raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
-        if self.on == "local" and self.ray_address:
-            raise UserError("--ray-address is for --on ray: add that, or leave it out.")
+        for option, given, place in (
+            ("--ray-address", self.ray_address, "ray"),
+            ("--cpus-per-run", self.cpus_per_run, "ray"),
+            ("--gpus", self.gpus, "local"),
+        ):
+            if given is not None and self.on != place:
+                raise UserError(f"{option} is for --on {place}: add that, or leave it out.")
 
     def number_of_workers(self) -> int | None:
         """How many runs at once, None for as many as is sensible."""
@@ -146,12 +151,14 @@ def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
 
         return Ray(
             options.ray_address,
-            cpus=options.cpus_per_run,
+            cpus=options.cpus_per_run or 1,
             gpus=options.gpus_per_run or 1.0,
             workers=options.number_of_workers(),
             device=options.device,
         )
     if pick_device(options.device).type == "cpu":
+        if options.on == "local" and (options.gpus or options.gpus_per_run):
+            raise UserError("runs have no GPU here: leave --gpus and --gpus-per-run out.")
         return Local(options.number_of_workers())
     gpus = _gpus(options.gpus)
     return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(cells, options))
