@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -190,6 +191,32 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+
+TYPED_IN = """
+from dataclasses import dataclass
+from onpro.methods import register
+from onpro.methods.er import ER, ERSettings
+
+@dataclass(frozen=True)
+class MineSettings(ERSettings):
+    extra: int = 1
+
+@register("mine", MineSettings, title="", paper="", year=2026, memory="", inference="",
+          images_per_step="")
+class Mine(ER):
+    pass
+"""
+
+
+def test_a_method_that_was_typed_in_and_is_in_no_file_runs(
+    onpro: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    module = ModuleType("typed_in")
+    monkeypatch.setitem(sys.modules, "typed_in", module)
+    exec(TYPED_IN, vars(module))
+    assert onpro("run", "mine", *TINY, "--extra", "2").status == 0
 
 
 def test_on_a_terminal_a_bar_shows_how_the_run_goes(

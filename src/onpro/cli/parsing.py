@@ -86,7 +86,7 @@ def _texts(group: type[Any]) -> dict[str, str]:
     for part in filter(is_dataclass, reversed(group.__mro__)):
         try:
             (tree,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
-        except OSError:  # a class of a third party that is not in a file
+        except (OSError, TypeError):  # a class of a third party that is not in a file
             continue
         for above, below in pairwise(getattr(tree, "body", [])):
             match above, below:

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from onpro.errors import counted
 from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.grouping import by_experiment
 from onpro.figures.style import COLORS, DASHES, INK, MARKERS, plain, wrapped
@@ -81,4 +82,5 @@ def _curve(members: Sequence[Finished]) -> list[Summary]:
 
 def _label(title: str, end: Summary) -> str:
     spread = "" if end.deviation is None else f" ± {end.deviation:.1f}"
-    return f"{title}: {end.mean:.1f}{spread} ({end.n}\u00a0run{'s' if end.n > 1 else ''})"
+    runs = counted(end.n, "run").replace(" ", "\u00a0")
+    return f"{title}: {end.mean:.1f}{spread} ({runs})"

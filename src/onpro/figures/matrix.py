@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from onpro.errors import counted
 from onpro.experiments import Finished
 from onpro.experiments.grouping import by_experiment
 from onpro.figures.style import INK, wrapped
@@ -26,7 +27,9 @@ def matrix(runs: Sequence[Finished]) -> "Figure":
     groups = by_experiment(runs)
     columns = len(groups) if len(groups) <= 3 else math.ceil(math.sqrt(len(groups)))
     rows = math.ceil(len(groups) / columns)
-    titles = [f"{wrapped(title, 44)}\n{_runs(group)}" for title, group in groups.items()]
+    titles = [
+        f"{wrapped(title, 44)}\n{counted(len(group), 'run')}" for title, group in groups.items()
+    ]
     tallest = max(title.count("\n") + 1 for title in titles)
     size = (0.8 + 3.2 * columns, rows * (3.1 + 0.16 * tallest))
     figure = Figure(figsize=size, layout="constrained")
@@ -49,10 +52,6 @@ def matrix(runs: Sequence[Finished]) -> "Figure":
     scale = figure.colorbar(image, ax=panels, shrink=0.8 / rows, label="accuracy, %")
     scale.outline.set_visible(False)
     return figure
-
-
-def _runs(members: Sequence[Finished]) -> str:
-    return f"{len(members)} run{'s' if len(members) > 1 else ''}"
 
 
 def _mean(members: Sequence[Finished]) -> NDArray[np.float64]:
