@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from onpro.errors import UserError
-from onpro.training.statefile import replacing
+from onpro.files import replacing
 
 
 def write_json(path: Path, value: Any) -> None:
