@@ -74,7 +74,7 @@ def read_plain(path: Path, *, follow_links: bool = True) -> bytes:
     handle = os.open(path, flags)
     try:
         _require_regular(os.fstat(handle), path)
-        with open(handle, "rb", closefd=False) as file:  # noqa: PTH123 # a descriptor has no path
+        with open(handle, "rb", closefd=False) as file:  # a descriptor has no path
             return file.read()
     finally:
         os.close(handle)
