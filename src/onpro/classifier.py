@@ -30,7 +30,8 @@ from onpro.inputs import (
 )
 from onpro.learner import Learner, Remembered, Turns, shape_of
 from onpro.methods import Context, Settings, method
-from onpro.training.device import AUTOCAST, pick_device, pick_precision
+from onpro.nn import AUTOCAST
+from onpro.training.device import pick_device, pick_precision
 from onpro.training.statefile import freeze, load_state, save_state
 
 VERSION = 1
@@ -69,7 +70,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         memory: How many images may be kept.
         seed: Of everything random.
         device: "auto" (a GPU where there is one), "cpu", "cuda", or a device of torch.
-        precision: Of the network in training: "auto", "fp32", "fp16" or "bf16".
+        precision: Of the network in training: "auto", "fp32", "tf32", "fp16" or "bf16".
         batch_size: A call with more images is learned in batches of this size, in order.
         image_size: Side to which every image is resized; None: all have the size of the first.
         mean: Of the pixels scaled to 0…1, one number or one for each channel.
@@ -353,7 +354,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             memory=params["memory"],
             seed=params["seed"],
             device=device,
-            autocast=AUTOCAST[pick_precision(params["precision"], device)],
+            precision=pick_precision(params["precision"], device),
         )
         names = [field.name for field in fields(kind.settings_type)]
         settings = kind.settings_type(**{name: params[name] for name in names})

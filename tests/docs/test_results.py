@@ -87,7 +87,7 @@ def test_precisions_of_onpro_agree() -> None:
         and run.result["seed"] in range(3)
     ]
     found = outcomes(compared)
-    assert {outcome.result["precision"] for outcome in found} == {"fp32", "fp16", "bf16"}
+    assert {outcome.result["precision"] for outcome in found} == {"tf32", "fp16", "bf16"}
     assert all(outcome.seeds == "0–2" for outcome in found)
     means = [outcome.accuracy.mean for outcome in found]
     assert max(means) - min(means) < max(outcome.accuracy.deviation or 0.0 for outcome in found)

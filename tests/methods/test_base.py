@@ -11,7 +11,7 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, Progress, total
+from onpro.methods.base import About, Method, Progress, room_for, total
 from onpro.streams import Batch, ClassIncremental
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
@@ -183,6 +183,14 @@ def test_a_memory_too_small_or_too_large_is_refused() -> None:
         recorder(memory=0)
     with pytest.raises(UserError, match="does not fit on cpu"):
         recorder(memory=10**14)
+    with pytest.raises(UserError, match="does not fit on cpu"):
+        recorder(memory=10**30)
+
+
+@pytest.mark.parametrize("error", [TypeError("a slip"), RuntimeError("shapes do not match")])
+def test_a_mistake_in_a_memory_is_not_taken_for_a_lack_of_room(error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)), room_for(10, torch.device("cpu")):
+        raise error
 
 
 def test_settings_are_checked_before_anything_is_built() -> None:
@@ -190,9 +198,9 @@ def test_settings_are_checked_before_anything_is_built() -> None:
         Recorder(Settings(encoder="slin"), recorder().context)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_the_networks_alone(dtype: torch.dtype) -> None:
-    method = recorder(autocast=dtype)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_is_the_networks_alone(precision: str) -> None:
+    method = recorder(precision=precision)
     assert method.encode(method.prepare(DATA.test.images)).dtype == torch.float32
     assert bool(method.observe(batches()[0])["ce"].isfinite())
 

@@ -7,6 +7,7 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.experiments import settings_for
 from onpro.methods import Context, method, methods
+from onpro.nn import Precision
 from onpro.streams import ClassIncremental
 
 pytestmark = [
@@ -15,9 +16,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("autocast", [None, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 @pytest.mark.parametrize("name", sorted(methods()))
-def test_no_step_waits_for_the_device(name: str, autocast: torch.dtype | None) -> None:
+def test_no_step_waits_for_the_device(name: str, precision: Precision) -> None:
     data = tiny()
     device = torch.device("cuda")
     stream = ClassIncremental(data, 3, device=device)
@@ -27,7 +28,7 @@ def test_no_step_waits_for_the_device(name: str, autocast: torch.dtype | None) -
         num_classes=stream.num_classes,
         memory=40,
         device=device,
-        autocast=autocast,
+        precision=precision,
     )
     learner = method(name)(settings_for(name, "tiny"), context)
     steps = iter(stream)

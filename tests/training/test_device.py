@@ -53,6 +53,12 @@ def test_auto_is_fp32_on_a_cpu_and_a_wish_is_granted() -> None:
     assert pick_precision("bf16", CPU) == "bf16"
 
 
+def test_tf32_is_for_gpus() -> None:
+    assert pick_precision("tf32", GPU) == "tf32"
+    with pytest.raises(UserError, match=r"tf32 needs a GPU: use fp32"):
+        pick_precision("tf32", CPU)
+
+
 def told() -> tuple[Any, ...]:
     """What torch has been told about equal results."""
     memory: Any = torch.utils.deterministic

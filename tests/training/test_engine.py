@@ -18,7 +18,7 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
 from onpro.training.device import repeatable
-from onpro.training.engine import Engine, GraphEngine, recorded_in, recorder
+from onpro.training.engine import Engine, GraphEngine, explained, recorded_in, recorder
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -223,3 +223,27 @@ def test_one_pass_for_all_forwards_of_a_step_changes_nothing_but_rounding(name: 
     expected, found = one.network.state_dict(), other.network.state_dict()
     for part, value in expected.items():
         torch.testing.assert_close(found[part], value, rtol=2e-2, atol=2e-3)
+
+
+def raised_inside(first: Exception, then: RuntimeError) -> RuntimeError:
+    """The second error, raised while the first was handled."""
+    then.__context__ = first
+    return then
+
+
+def test_only_a_recording_that_fails_is_blamed_on_recording() -> None:
+    forbidden = RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
+    refusal = explained(forbidden, "er")
+    assert isinstance(refusal, UserError)
+    assert "not permitted when stream is capturing): use --engine eager" in str(refusal)
+    slip = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    assert explained(slip, "er") is slip
+    assert explained(torch.OutOfMemoryError("CUDA out of memory"), "er").args == (
+        "CUDA out of memory",
+    )
+
+
+def test_the_first_error_in_a_recording_counts() -> None:
+    after = RuntimeError("operation failed due to a previous error during capture")
+    slip = KeyError("a slip")
+    assert explained(raised_inside(slip, after), "er") is slip

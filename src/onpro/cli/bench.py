@@ -59,7 +59,7 @@ class BenchOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU where there is one."""
 
-    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
     """Precision of the network; auto is bf16 on a GPU, fp32 on a CPU."""
 
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"

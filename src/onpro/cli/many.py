@@ -23,6 +23,7 @@ from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
 from onpro.experiments.experiment import Cell, Experiment, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
+from onpro.nn import Precision
 from onpro.reports.cells import (
     CELLS,
     COMPARISONS,
@@ -35,7 +36,6 @@ from onpro.reports.cells import (
 )
 from onpro.reports.formats import Format, render, render_together
 from onpro.training import pick_device, pick_precision
-from onpro.training.device import Precision
 
 STATES = ("done", "unfinished", "running", "missing", "damaged")
 
@@ -81,7 +81,7 @@ class ManyOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes GPUs where there are any."""
 
-    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU."""
 
     data_dir: Path | None = None

@@ -90,9 +90,9 @@ class RunOptions:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU where there is one."""
 
-    precision: Literal["auto", "fp32", "fp16", "bf16"] = "auto"
-    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. Losses are
-    always float32."""
+    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
+    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
+    with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
 
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed: operation by operation, with a compiled network, or as one CUDA

@@ -14,7 +14,8 @@ from onpro.errors import UserError, counted
 from onpro.experiments.files import read_json
 from onpro.methods import Settings, method
 from onpro.methods.typed import described, fits
-from onpro.training.device import DeviceName, Precision
+from onpro.nn import Precision
+from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 
 

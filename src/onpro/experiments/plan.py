@@ -12,7 +12,8 @@ from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_
 from onpro.experiments.files import Held, locked
 from onpro.experiments.recipes import settings_for
 from onpro.experiments.run import finished
-from onpro.training.device import DeviceName, Precision
+from onpro.nn import Precision
+from onpro.training.device import DeviceName
 
 State = Literal["done", "unfinished", "running", "missing", "damaged"]
 """Finished; begun and to be continued; in the hands of another process; not there; unusable."""

@@ -22,7 +22,7 @@ from onpro.experiments.files import locked, read_json, write_json, writing_below
 from onpro.experiments.record import collect, describe, hardware, versions
 from onpro.experiments.resultcheck import fault
 from onpro.methods import Context, method
-from onpro.nn import fused_kernels_work
+from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.streams import ClassIncremental
 from onpro.training import (
     Checkpoints,
@@ -34,7 +34,7 @@ from onpro.training import (
     pick_engine,
 )
 from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
-from onpro.training.device import AUTOCAST, repeatable
+from onpro.training.device import pick_precision, repeatable
 
 LOG = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         class_order=config.class_order,
         device=device,
     )
-    autocast = AUTOCAST[config.precision]
+    precision = pick_precision(config.precision, device)
     context = Context(
         image_shape=data.image_shape,
         normalise=Normalise(data.mean, data.std),
@@ -137,8 +137,9 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         memory=config.memory,
         seed=config.seed,
         device=device,
-        autocast=autocast,
-        fused=engine == "graph" and fused_kernels_work(device, autocast or torch.float32),
+        precision=precision,
+        fused=engine == "graph"
+        and fused_kernels_work(device, AUTOCAST[precision] or torch.float32),
     )
     learner = kind(config.settings, context)
     return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)

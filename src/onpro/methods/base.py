@@ -15,7 +15,7 @@ from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
 from onpro.methods.settings import Settings
-from onpro.nn import normalised_apart, use_fused_kernels
+from onpro.nn import AUTOCAST, Precision, convolutions, normalised_apart, use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
 
@@ -33,14 +33,19 @@ class Context:
     """How many past images may be kept."""
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    autocast: torch.dtype | None = None
-    """Half precision of the network in training; None: float32."""
+    precision: Precision = "fp32"
+    """Of the network in training; scores and predictions are always computed in fp32."""
     channels_last: bool = True
     """Memory layout of network and images: faster than channels first, equal but for rounding."""
 
     fused: bool = False
     """Whether a GPU uses fused kernels in training, for batch norm and augmentation; the results
     are equal but for rounding."""
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """Half precision of the network in training; None: float32."""
+        return AUTOCAST[self.precision]
 
     @property
     def layout(self) -> torch.memory_format:
@@ -202,7 +207,7 @@ class Method(ABC, Generic[S]):
             self.grow(max(batch.classes) + 1)
         if begins:
             self.start_task()
-        with torch.autocast(self.context.device.type, enabled=False):
+        with torch.autocast(self.context.device.type, enabled=False), self.rounding():
             # Around all forwards of a step, so that they share the weights rounded for autocast.
             terms = (learn or self.learn)(batch)
         self.after_step(batch)
@@ -243,7 +248,8 @@ class Method(ABC, Generic[S]):
         """Close the current task, once; the training loop calls this where boundaries are known."""
         if self.progress.task_open:
             self.progress.task_open = False
-            self.end_task()
+            with self.rounding():
+                self.end_task()
 
     def grow(self, classes: int) -> None:
         """Make room for classes nobody announced."""
@@ -288,6 +294,10 @@ class Method(ABC, Generic[S]):
         dtype = self.context.autocast
         return torch.autocast(self.context.device.type, dtype=dtype, enabled=dtype is not None)
 
+    def rounding(self) -> AbstractContextManager[None]:
+        """How float32 convolutions are computed in training, backward passes included."""
+        return convolutions("tf32" if self.context.precision == "tf32" else "ieee")
+
     def encode(self, images: Tensor) -> Tensor:
         """H = f(x) in training, float32."""
         self.progress.images += len(images)
@@ -308,6 +318,7 @@ class Method(ABC, Generic[S]):
             return torch.split(self.encode(torch.cat(batches)), sizes)
 
     @torch.no_grad()
+    @convolutions("ieee")
     def inspect(self, images: Tensor) -> Tensor:
         """H = f(x) as in prediction: eval mode, float32, no gradient, no trace in the network."""
         self.progress.images += len(images)
@@ -345,6 +356,7 @@ class Method(ABC, Generic[S]):
     # Prediction
 
     @torch.no_grad()
+    @convolutions("ieee")
     def scores(self, images: Tensor) -> Tensor:
         """Scores (n, classes) of images as stored; the highest is the prediction."""
         self.network.eval()
@@ -403,15 +415,26 @@ def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
                 averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
+MOST_IMAGES = 2**40
+"""No device keeps more, and the number of their bytes still fits into 64 bits."""
+
+
 @contextmanager
 def room_for(images: int, device: torch.device) -> Iterator[None]:
     """Say in a sentence that a memory made inside does not fit."""
+    refusal = UserError(
+        f"a memory of {images} images does not fit on {device}: give a smaller one."
+    )
+    if images > MOST_IMAGES:
+        raise refusal
     try:
         yield
-    except (RuntimeError, TypeError) as error:  # how torch says that there is no room
-        raise UserError(
-            f"a memory of {images} images does not fit on {device}: give a smaller one."
-        ) from error
+    except torch.OutOfMemoryError as error:
+        raise refusal from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # how torch says it of a CPU
+            raise
+        raise refusal from error
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:

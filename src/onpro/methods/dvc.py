@@ -18,6 +18,7 @@ from onpro.methods.replay import ReplaySettings
 from onpro.methods.rotated_head import RotatedHeadMethod
 from onpro.methods.settings import require
 from onpro.methods.virtual_step import virtual_step
+from onpro.nn import convolutions
 from onpro.nn.joint_head import JointHead
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
@@ -149,6 +150,7 @@ class DVC(RotatedHeadMethod[DVCSettings]):
 
 
 @torch.no_grad()
+@convolutions("ieee")
 def gradient_change(
     encoder: nn.Module,
     classifier: nn.Module,

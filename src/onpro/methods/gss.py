@@ -15,6 +15,7 @@ from onpro.methods.gradients import batch_gradient, cosines, per_sample_gradient
 from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
 from onpro.methods.settings import require
+from onpro.nn import convolutions
 from onpro.streams import Batch
 
 FIRST_SCORE = 0.1
@@ -110,6 +111,7 @@ class GSS(Method[GSSSettings]):
         memory.write(torch.where(accepted, slots, memory.bin), images, labels, score=scores)
         memory.advance(len(labels))
 
+    @convolutions("ieee")
     def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """max_j cos(g, G_j) of each image and of the batch as a whole, in eval mode and float32.
 

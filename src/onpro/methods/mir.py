@@ -15,6 +15,7 @@ from onpro.methods.registry import register
 from onpro.methods.replay import ReplaySettings
 from onpro.methods.settings import require
 from onpro.methods.virtual_step import virtual_step
+from onpro.nn import convolutions
 from onpro.streams import Batch
 
 
@@ -85,6 +86,7 @@ class MIR(Method[MIRSettings]):
 
 
 @torch.no_grad()
+@convolutions("ieee")
 def interference(
     network: nn.Module,
     images: Tensor,

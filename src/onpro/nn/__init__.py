@@ -12,16 +12,20 @@ from onpro.nn.batch_norm import (
 )
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
+from onpro.nn.precision import AUTOCAST, Precision, convolutions
 from onpro.nn.resnet import ResNet18
 from onpro.nn.seeding import seeded
 from onpro.nn.slim import Slim
 
 __all__ = [
+    "AUTOCAST",
     "ENCODERS",
     "Encoder",
     "EncoderKind",
     "GrowingLinear",
+    "Precision",
     "build_encoder",
+    "convolutions",
     "encoder_kind",
     "fused_kernels_exist",
     "fused_kernels_work",

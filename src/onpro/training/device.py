@@ -8,15 +8,9 @@ from typing import Any, Literal
 import torch
 
 from onpro.errors import UserError
+from onpro.nn import Precision
 
 DeviceName = Literal["auto", "cpu", "cuda"]
-Precision = Literal["fp32", "fp16", "bf16"]
-
-AUTOCAST: dict[Precision, torch.dtype | None] = {
-    "fp32": None,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-}
 
 
 def pick_device(name: DeviceName) -> torch.device:
@@ -31,6 +25,8 @@ def pick_device(name: DeviceName) -> torch.device:
 
 def pick_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
     """The network's precision in training; auto: bf16 on a GPU that has it, else fp32."""
+    if name == "tf32" and device.type != "cuda":
+        raise UserError("the precision tf32 needs a GPU: use fp32, which a CPU computes exactly.")
     if name != "auto":
         return name
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"

@@ -91,13 +91,8 @@ class Recording:
                 values = [term.detach().float() for term in terms.values()]
                 self.values = torch.stack(values) if values else None
                 _write_back(self._state)
-        except torch.OutOfMemoryError:
-            raise
         except RuntimeError as error:
-            raise UserError(
-                f"a step of {method.about.name} cannot be recorded as a CUDA graph "
-                f"({str(error).splitlines()[0]}): use --engine eager."
-            ) from error
+            raise explained(error, method.about.name) from None
         self.added = _Counts(*(b - a for a, b in zip(before, _counts(method), strict=True)))
         _set_counts(method, before)  # nothing has been computed yet
 
@@ -115,6 +110,22 @@ class Recording:
         if self.values is None:
             return {}
         return dict(zip(self.names, self.values.clone().unbind(), strict=True))
+
+
+def explained(error: RuntimeError, method: str) -> Exception:
+    """What to raise for an error in a recording: a sentence, if it is the recording that failed.
+
+    The end of a recording in which anything has failed may raise as well; the first error counts.
+    """
+    first: BaseException = error
+    while first.__context__ is not None:
+        first = first.__context__
+    if isinstance(first, RuntimeError) and "captur" in str(first):
+        return UserError(
+            f"a step of {method} cannot be recorded as a CUDA graph "
+            f"({str(first).splitlines()[0]}): use --engine eager."
+        )
+    return first if isinstance(first, Exception) else error
 
 
 @contextmanager
