@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 NEW_FILE = 0o666
 """Mode of a new file, before the user's umask."""
@@ -70,14 +70,28 @@ def read_plain(path: Path, *, follow_links: bool = True) -> bytes:
         path: the file.
         follow_links: whether `path` itself may be a link.
     """
-    flags = os.O_RDONLY | _NO_WAIT | _BINARY | (0 if follow_links else _NO_FOLLOW)
-    handle = os.open(path, flags)
+    with open_plain(path, "rb", follow_links=follow_links) as file:
+        return file.read()
+
+
+def open_plain(path: Path, mode: Literal["rb", "ab"], *, follow_links: bool = False) -> BinaryIO:
+    """Open a regular file to read or to append; OSError for anything else, without waiting.
+
+    Args:
+        path: the file; one to append to is made where it is missing.
+        mode: as of `open`.
+        follow_links: whether `path` itself may be a link.
+    """
+    flags = os.O_RDONLY if mode == "rb" else os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    handle = os.open(
+        path, flags | _NO_WAIT | _BINARY | (0 if follow_links else _NO_FOLLOW), NEW_FILE
+    )
     try:
         _require_regular(os.fstat(handle), path)
-        with open(handle, "rb", closefd=False) as file:  # a descriptor has no path
-            return file.read()
-    finally:
+        return os.fdopen(handle, mode)
+    except BaseException:
         os.close(handle)
+        raise
 
 
 def _target(path: Path) -> Path:

@@ -47,6 +47,11 @@ def test_a_missing_or_damaged_file_is_told_in_a_sentence(tmp_path: Path) -> None
     (tmp_path / "x.json").write_text('{"half": ')
     with pytest.raises(UserError, match=r"x\.json cannot be read"):
         read_json(tmp_path / "x.json")
+    (tmp_path / "x.json").write_text(r'{"method": "\ud800"}')
+    with pytest.raises(UserError, match=r"x\.json cannot be read.*surrogates"):
+        read_json(tmp_path / "x.json")
+    (tmp_path / "x.json").write_text(r'{"method": "\ud83d\ude00"}')
+    assert read_json(tmp_path / "x.json") == {"method": "😀"}
     (tmp_path / "x.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"x\.json cannot be read"):
         read_json(tmp_path / "x.json")

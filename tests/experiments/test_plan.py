@@ -1,6 +1,7 @@
 """What is there, what is left, what cannot be run, and how long it will take."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from onpro.experiments.experiment import Cell, Experiment, Pairs
 from onpro.experiments.files import locked
 from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.progress import progress
+from onpro.experiments.resultcheck import checksum
 from onpro.experiments.tables import table
 from onpro.training import Evaluated, Step, Trainer
 
@@ -186,9 +188,8 @@ def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
     for experiment, seconds in ((slow, 50.0), (fast, 10.0)):
         (config,) = configurations(experiment, PLACE)
         path = run(config, tmp_path).folder / "result.json"
-        path.write_text(
-            json.dumps(json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0})
-        )
+        result = json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0}
+        path.write_text(json.dumps(result | {"checksum": checksum(result)}))
     estimates = Estimates(tmp_path)
     (first,), (second,) = configurations(slow, PLACE), configurations(fast, PLACE)
     assert estimates.seconds(replace(first, seed=9), tmp_path) == 50
@@ -271,6 +272,42 @@ def test_only_whole_lines_count(tmp_path: Path, write: Callable[[Path], None]) -
     now = progress(config, tmp_path)
     assert now is not None
     assert (now.step, now.accuracy) == (30, 80.0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        '"text"',
+        "7",
+        "{}",
+        "[" * 10**4,
+        '{"event": "evaluation", "step": 4, "task": 0, "accuracy": [], "train_seconds": 1.0}',
+        '{"event": "evaluation", "step": 4, "task": 0, "accuracy": ["x"], "train_seconds": 1.0}',
+        '{"event": "evaluation", "step": 4, "task": 0, "train_seconds": 1.0}',
+        '{"event": "evaluation", "step": "4", "task": 0, "accuracy": [1], "train_seconds": 1.0}',
+        '{"event": "step", "stap": 4, "task": 0, "train_seconds": 1.0}',
+        '{"event": "step", "step": 4, "task": null, "train_seconds": 1.0}',
+        '{"event": "step", "step": 4, "task": 0, "train_seconds": -1}',
+        '{"event": "step", "step": 4, "task": 0, "train_seconds": NaN}',
+    ],
+)
+def test_damaged_lines_are_left_out(tmp_path: Path, line: str) -> None:
+    good = '{"event": "step", "step": 3, "task": 0, "train_seconds": 1.5}'
+    (config,) = configurations(er(1), PLACE)
+    path = tmp_path / config.folder / "events.jsonl"
+    path.parent.mkdir()
+    path.write_text(f"{good}\n{line}\n")
+    found = progress(config, tmp_path)
+    assert found is not None
+    assert (found.step, found.seconds, found.accuracy) == (3, 1.5, None)
+
+
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(tmp_path: Path) -> None:
+    (config,) = configurations(er(1), PLACE)
+    (tmp_path / config.folder).mkdir()
+    os.mkfifo(tmp_path / config.folder / "events.jsonl")
+    assert progress(config, tmp_path) is None
 
 
 def test_a_real_run_has_progress(out: Path) -> None:

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from onpro._version import __version__
@@ -30,11 +32,12 @@ from onpro.experiments import (
 )
 from onpro.experiments.events import EventLog
 from onpro.experiments.files import locked
+from onpro.experiments.record import describe
 from onpro.methods import methods
 from onpro.training import Evaluated, Step, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
 
-TIMES = {"train_seconds", "eval_seconds"}
+TIMES = {"train_seconds", "eval_seconds", "checksum"}
 
 
 def quick(name: str) -> RunConfig:
@@ -204,7 +207,7 @@ def test_a_configuration_comes_back_from_its_file(tmp_path: Path, name: str) -> 
         ({"method": "err"}, "no method 'err'"),
         ({"memory": "many"}, "memory must be a whole number, not 'many'"),
         ({"memory": 5}, "a memory of 5 images is smaller than a batch of 10"),
-        ({"precision": "fp8"}, "precision must be 'fp32' or 'fp16' or 'bf16', not 'fp8'"),
+        ({"precision": "fp8"}, "precision must be 'fp32' or 'tf32' or .*, not 'fp8'"),
         ({"tasks": [3]}, r"tasks must be a whole number, not \[3\]"),
         ({"data": None}, "data must be a text in quotes, not None"),
         ({"data_dir": 7}, "data_dir must be a text in quotes, not 7"),
@@ -289,18 +292,19 @@ def test_a_repetition_that_is_stopped_leaves_the_finished_run_as_it_was(
     tmp_path: Path, undisturbed: Finished
 ) -> None:
     before = run(ER, tmp_path)
-    message = str(stopped(tmp_path, lambda trainer: trainer.stream.position == 3))
+    message = str(stopped(tmp_path, lambda trainer: trainer.stream.position == 3, fresh=True))
     assert message.endswith(f"onpro resume {before.folder}.new")
     assert finished(ER, tmp_path) == before
     repetition = tmp_path / f"{ER.folder}.new"
     assert finished_in(repetition) is None
-    (before.folder / "mark").touch()
+    (before.folder / "notes.txt").touch()
 
     done = run_in(repetition, read_config(repetition))
     assert done.folder == before.folder
     assert same_run(done, undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
-    assert not (done.folder / "mark").exists(), "the repetition took the place of the first run"
+    assert json.loads((done.folder / "result.json").read_text()) == done.result
+    assert (done.folder / "notes.txt").exists()
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["still there", "already gone"])
@@ -325,6 +329,8 @@ def test_checkpoints_a_kill_left_beside_a_result_are_removed(
     folder = interrupted(tmp_path)
     shutil.copy(undisturbed.folder / "result.json", folder)
     assert finished(ER, tmp_path)
+    assert (folder / "checkpoint").exists(), "looking changes nothing"
+    assert run(ER, tmp_path).result == undisturbed.result
     assert not (folder / "checkpoint").exists()
 
 
@@ -377,6 +383,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     folder = interrupted(tmp_path)
     other = replace(ER, seed=1)
     folder.rename(tmp_path / other.folder)
+    with pytest.raises(UserError, match=rf"holds another run, {ER.folder}"):
+        run(other, tmp_path)
+    (tmp_path / other.folder / "config.json").write_text(json.dumps(describe(other)))
     with pytest.raises(UserError, match=rf"of the run {ER.folder}, not {other.folder}"):
         run(other, tmp_path)
 
@@ -403,6 +412,26 @@ def test_data_that_have_changed_are_told(tmp_path: Path) -> None:
     change(folder, trainer={})
     with pytest.raises(UserError, match=r"does not fit this run.*version"):
         run(ER, tmp_path)
+
+
+def test_pixels_that_have_changed_are_told(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(20):
+            pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{number}.png")
+    config = replace(ER, data=f"folder:{tmp_path / 'images'}", image_size=8, limit_per_class=None)
+    trainer = prepare(config)
+
+    def ask() -> int | None:
+        return signal.SIGTERM if trainer.stream.position == 1 else None
+
+    with pytest.raises(Interrupted):
+        run(config, tmp_path / "out", trainer=trainer, stop=ask)
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "images" / "a" / "7.png")
+    with pytest.raises(UserError, match=r"does not fit this run, whose data.*images differ"):
+        run(config, tmp_path / "out")
 
 
 def test_other_versions_or_hardware_are_told(

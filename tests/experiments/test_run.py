@@ -35,16 +35,18 @@ RESULT = {
     "average_forgetting",
     "average_forgetting_strict",
     "average_incremental_accuracy",
+    "checksum",
     "confusion",
     "train_seconds",
     "eval_seconds",
+    "identity",
     "steps",
     "images_seen",
     "device",
     "precision",
     "versions",
 }
-TIMES = {"train_seconds", "eval_seconds"}
+TIMES = {"train_seconds", "eval_seconds", "checksum"}
 
 
 class Raising:
@@ -172,7 +174,7 @@ def test_a_finished_run_outlives_a_repetition_that_fails(
 ) -> None:
     before = run(CONFIG, tmp_path)
     with pytest.raises(type(error)):
-        run(CONFIG, tmp_path, listeners=[raising(error)])
+        run(CONFIG, tmp_path, listeners=[raising(error)], fresh=True)
     assert finished(CONFIG, tmp_path) == before
     assert {p.name for p in before.folder.iterdir()} == {
         "config.json",
@@ -185,7 +187,7 @@ def test_a_finished_run_outlives_a_repetition_that_fails(
 def test_a_repetition_takes_the_place_of_the_earlier_run(tmp_path: Path) -> None:
     before = run(CONFIG, tmp_path)
     (before.folder / "result.json").write_text('"old"')
-    run(CONFIG, tmp_path)
+    run(CONFIG, tmp_path, fresh=True)
     again = finished(CONFIG, tmp_path)
     assert again is not None
     assert timeless(again) == timeless(before)

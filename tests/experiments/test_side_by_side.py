@@ -41,7 +41,7 @@ def starts(configs: Sequence[RunConfig], out: Path, **how: Any) -> list[Callable
 
 
 def numbers(finished: Finished) -> dict[str, Any]:
-    times = ("train_seconds", "eval_seconds")
+    times = ("train_seconds", "eval_seconds", "checksum")
     return {name: value for name, value in finished.result.items() if name not in times}
 
 

@@ -158,8 +158,9 @@ def test_the_clock_says_when_a_state_is_due(
     assert not never.due()
     saver.keep({"stream": {"position": 1}})
     assert not saver.due()
+    assert not saver.stopping()
     asked.append(signal.SIGINT)
-    assert saver.due()
+    assert saver.stopping()
     with pytest.raises(Stopped, match=f"signal {signal.SIGINT:d}"):
         saver.keep({"stream": {"position": 2}})
 
@@ -191,9 +192,59 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
     assert state["step"] == 11
 
 
+def test_a_step_saved_twice_leaves_the_one_before_it(tmp_path: Path) -> None:
+    checkpoints = saved_at(tmp_path, 8, 9, 9)
+    assert names(checkpoints) == ["step-8.onpro", "step-9.onpro"]
+    resumed = Checkpoints(tmp_path)
+    resumed.load()
+    resumed.save(9, freeze({}, kind=KIND))
+    assert names(resumed) == ["step-8.onpro", "step-9.onpro"]
+
+
+class Counting:
+    """A keeper to whom every step is due; notes the steps whose states it gets."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+
+    def due(self) -> bool:
+        return True
+
+    def stopping(self) -> bool:
+        return False
+
+    def keep(self, state: dict[str, Any]) -> None:
+        self.kept.append(state["stream"]["position"])
+
+
+def test_the_state_of_a_tasks_end_is_kept_once() -> None:
+    trainer = trainer_of()
+    trainer.keeper = keeper = Counting()
+    trainer.run()
+    assert keeper.kept == list(range(1, len(trainer.stream) + 1))
+
+
+def test_other_files_and_links_are_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    checkpoints = saved_at(folder, 8)
+    (folder / "notes.txt").write_text("precious")
+    checkpoints.save(9, freeze({}, kind=KIND))
+    checkpoints.save(10, freeze({}, kind=KIND))
+    checkpoints.remove()
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    with pytest.raises(UserError, match="is a link"):
+        Checkpoints(link).remove()
+    (folder / "step-3.onpro").symlink_to(folder / "notes.txt")
+    with pytest.raises(UserError, match="is no regular file"):
+        Checkpoints(folder).remove()
+    assert (folder / "notes.txt").read_text() == "precious"
+
+
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     checkpoints = saved_at(tmp_path, 8)
-    (tmp_path / "step-9.onpro.part").write_bytes(b"half")
+    (tmp_path / ".onpro-0123456789ab.part").write_bytes(b"half")
     assert [path.name for path in checkpoints.files()] == ["step-8.onpro"]
     checkpoints.save(12, freeze({}, kind=KIND))
     assert names(checkpoints) == ["step-12.onpro", "step-8.onpro"]

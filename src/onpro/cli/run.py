@@ -33,7 +33,8 @@ from onpro.experiments import (
     settings_for,
     side_by_side,
 )
-from onpro.experiments.run import REPETITION, Interrupted, Running
+from onpro.experiments.folder import REPETITION
+from onpro.experiments.run import Interrupted, Running, remove_leftovers
 from onpro.experiments.side_by_side import MOST_AT_ONCE
 from onpro.experiments.weights_and_biases import WandbLog, going_on
 from onpro.methods import Settings, method, methods
@@ -197,9 +198,10 @@ def train(
         raise UserError(
             f"--at-once takes 1 to {MOST_AT_ONCE}, or 0 for as many as fit, not {at_once}."
         )
-    done = {folder: None if fresh else finished_in(folder) for folder, _ in runs}
+    done = {folder: None if fresh else finished_in(folder, config) for folder, config in runs}
     for run in filter(None, done.values()):
         print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
+        remove_leftovers(run.folder)
     open_runs = [(folder, config) for folder, config in runs if not done[folder]]
     if open_runs:
         first = open_runs[0][1]

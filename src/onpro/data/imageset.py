@@ -1,6 +1,8 @@
 """What every data source gives: images as uint8, labels, class names, pixel statistics."""
 
+import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -60,6 +62,16 @@ class ImageSet:
         """Channels, height and width of one image."""
         channels, height, width = self.train.images.shape[1:]
         return int(channels), int(height), int(width)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells these pixels and labels from others, on whatever device they lie."""
+        digest = hashlib.sha256()
+        for split in (self.train, self.test):
+            for values in (split.images, split.labels):
+                digest.update(str(tuple(values.shape)).encode())
+                digest.update(values.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
 
     def to(self, device: torch.device) -> "ImageSet":
         """The same data on another device."""

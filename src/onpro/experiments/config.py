@@ -78,9 +78,17 @@ class RunConfig:
     @property
     def hash(self) -> str:
         """Eight digits that tell these settings from others, whatever the seed."""
-        names = {"seed", "recipe"}  # a recipe is only a name for settings
-        what = {name: value for name, value in self.what().items() if name not in names}
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:8]
+        return self._digest(without={"seed", "recipe"})[:8]
+
+    @property
+    def identity(self) -> str:
+        """Digits that tell this run from all others, wherever it lies."""
+        return self._digest(without={"recipe"})[:32]
+
+    def _digest(self, without: set[str]) -> str:
+        """Of what is computed; a recipe is only a name for settings."""
+        what = {name: value for name, value in self.what().items() if name not in without}
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     @property
     def folder(self) -> str:
@@ -94,13 +102,16 @@ class RunConfig:
 PLACE = {"data_dir", "device", "engine"}
 """Fields that say where and how a run computes and not what."""
 
+NOTES = {"versions", "hardware", "identity"}
+"""What `config.json` holds beside the configuration."""
+
 
 def read_config(folder: Path) -> RunConfig:
     """The configuration of the run in a folder, from its `config.json`."""
     path = folder / "config.json"
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{folder} is not the folder of a run: it has no config.json.")
     values = read_json(path)
     try:
@@ -121,20 +132,26 @@ def _configured(values: Any) -> RunConfig:
         if name != "settings" and not fits(value, types[name]):
             raise UserError(f"{name} must be {described(types[name])}, not {value!r}.")
     data_dir = config.get("data_dir")
-    return RunConfig(
+    read = RunConfig(
         **config
         | {
             "settings": settings_type(**{name: _tuples(v) for name, v in settings.items()}),
             "data_dir": Path(data_dir) if data_dir else None,
         }
     )
+    if values.get("identity", read.identity) != read.identity:
+        raise UserError(
+            "it has been changed since the run began: undo that, or start another run with onpro "
+            "run."
+        )
+    return read
 
 
 def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is configured, without notes on versions and hardware, and the settings in it."""
     if not isinstance(values, dict):
         raise UserError("it holds no object.")
-    config = {name: value for name, value in values.items() if name not in ("versions", "hardware")}
+    config = {name: value for name, value in values.items() if name not in NOTES}
     if not isinstance(config.get("method"), str):
         raise UserError("it names no method.")
     settings = config.get("settings")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
+from onpro.files import open_plain, read_plain
 from onpro.training import Evaluated, Step
 
 LOG = logging.getLogger(__name__)
@@ -24,11 +25,11 @@ class EventLog:
     """
 
     def __init__(self, path: Path, valid: int = 0) -> None:
-        logged = path.read_bytes()[:valid] if valid and path.exists() else b""
+        logged = read_plain(path, follow_links=False)[:valid] if valid and path.exists() else b""
         lines = logged.rfind(b"\n") + 1
         if lines < valid:
             LOG.warning("%s is not complete: a part of what the run logged is lost.", path)
-        self._file = path.open("ab")
+        self._file = open_plain(path, "ab")
         self._file.truncate(lines)
 
     def on_step(self, step: Step) -> None:

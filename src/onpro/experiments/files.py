@@ -3,13 +3,14 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from onpro.errors import UserError
-from onpro.files import replacing
+from onpro.files import read_plain, replacing
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -22,11 +23,17 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The content of a JSON file; a sentence where it is missing or damaged."""
     try:
-        return json.loads(path.read_text())
+        content = read_plain(path)
+        value = json.loads(content)
+        if b"\\ud" in content.lower():  # half of a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
+    return value
 
 
 class Held(UserError):  # noqa: N818 # it is a state of a folder
@@ -39,29 +46,58 @@ def locked(folder: Path) -> Iterator[None]:
 
     The lock is on a file beside the folder, since the folder itself may come and go. A process
     that opened the file just before its owner removed it finds another file, or none, in its place
-    and tries again.
+    and tries again. So it does while others only look, which they do with a shared lock.
     """
-    path = folder.with_name(f".{folder.name}.lock")
+    path = _lock_of(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Held(
-                    f"another process is working on {folder}: wait until it ends, or end it."
-                ) from None
-            if _is_at(path, file):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        try:
+            if not _lock(handle, fcntl.LOCK_EX):
+                if not _lock(handle, fcntl.LOCK_SH):
+                    raise Held(
+                        f"another process is working on {folder}: wait until it ends, or end it."
+                    )
+                time.sleep(0.001)  # somebody only looks
+            elif _is_at(path, handle):
                 try:
                     yield
                 finally:
                     path.unlink(missing_ok=True)
                 return
+        finally:
+            os.close(handle)
 
 
-def _is_at(path: Path, file: IO[str]) -> bool:
+def is_held(folder: Path) -> bool:
+    """Whether a process is working on a folder; nothing is changed, and nobody kept from it."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+        handle = os.open(_lock_of(folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # there is none, or it may not be read
+        return False
+    try:
+        return not _lock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+def _lock_of(folder: Path) -> Path:
+    """The file whose lock is the folder's, under whatever name the folder goes."""
+    folder = Path(os.path.realpath(folder))
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def _lock(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
     except FileNotFoundError:
         return False
 

@@ -9,7 +9,7 @@ from onpro.data import find
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
-from onpro.experiments.files import Held, locked
+from onpro.experiments.files import is_held
 from onpro.experiments.recipes import settings_for
 from onpro.experiments.run import finished
 from onpro.nn import Precision
@@ -142,17 +142,6 @@ def configurations(experiment: Experiment, place: Place) -> Iterator[RunConfig]:
             device=place.device,
             **dict(experiment.stream),
         )
-
-
-def is_held(folder: Path) -> bool:
-    """Whether another process is working on a run's folder."""
-    try:
-        with locked(folder):
-            return False
-    except Held:
-        return True
-    except OSError:  # a folder that may only be read
-        return False
 
 
 def _planned(experiment: Experiment, out: Path, place: Place) -> PlannedExperiment:

@@ -8,6 +8,8 @@ from typing import Any
 from onpro.data import find
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
+from onpro.experiments.resultcheck import is_amount, is_whole
+from onpro.files import open_plain
 
 ENOUGH = 1 << 16
 """Bytes at the end of a log that are sure to hold an evaluation, if there was any lately."""
@@ -53,19 +55,37 @@ def progress(config: RunConfig, out: Path) -> Progress | None:
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
-    """The last whole lines of a log that somebody may be writing."""
+    """The last whole lines of a log that somebody may be writing; damaged ones are left out."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path, "rb") as file:
             start = max(0, file.seek(0, 2) - ENOUGH)
             file.seek(start)
             lines = file.read().split(b"\n")
     except OSError:
         return []
     whole = lines[1 if start else 0 : -1]
+    return [event for event in map(_parsed, whole) if _is_event(event)]
+
+
+def _parsed(line: bytes) -> Any:
     try:
-        return [json.loads(line) for line in whole]
-    except ValueError:  # cut and begun anew while it was read
-        return []
+        return json.loads(line)
+    except (ValueError, RecursionError):  # cut and begun anew while it was read, or damaged
+        return None
+
+
+def _is_event(event: Any) -> bool:
+    if not isinstance(event, dict):
+        return False
+    numbers = is_whole(event.get("step")) and is_whole(event.get("task"))
+    if not numbers or not is_amount(event.get("train_seconds")):
+        return False
+    if event.get("event") == "step":
+        return True
+    accuracy = event.get("accuracy")
+    if event.get("event") != "evaluation" or not isinstance(accuracy, list):
+        return False
+    return bool(accuracy) and all(map(is_amount, accuracy))
 
 
 def _tasks(config: RunConfig) -> int | None:

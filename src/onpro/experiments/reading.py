@@ -1,6 +1,7 @@
 """Finished runs, read back from their folders."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from onpro.errors import UserError
 from onpro.experiments.files import read_json
 from onpro.experiments.resultcheck import fault
 from onpro.experiments.run import Finished
+
+LOG = logging.getLogger(__name__)
 
 Skipped = Callable[[Path, str], None]
 """Told of a folder that is passed over, and why."""
@@ -25,7 +28,8 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
 
     A folder that holds no usable result is passed over and named, for a report of a thousand runs
     should not fail for one of them; without a single usable run it is a mistake. A run that is
-    named twice counts once, and so does a copy of it in another folder.
+    named twice counts once, and so does a copy of it in another folder. Results written before
+    they had checksums are read, which is said.
     """
     runs: dict[tuple[str, str], Finished] = {}
     places = list(paths)
@@ -42,6 +46,9 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
     if not runs:
         named = ", ".join(str(path) for path in places)
         raise UserError(f"there is no finished run in {named}: run one with onpro run.")
+    unchecked = sum("checksum" not in run.result for run in runs.values())
+    if unchecked:
+        LOG.warning("%d of %d results have no checksum: read unchecked.", unchecked, len(runs))
     return list(runs.values())
 
 

@@ -17,7 +17,12 @@ def describe(config: RunConfig) -> dict[str, Any]:
     device = pick_device(config.device)
     data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
     where = {"data_dir": data_dir, "device": config.device, "engine": config.engine}
-    return config.what() | where | {"versions": versions(), "hardware": hardware(device)}
+    notes = {
+        "versions": versions(),
+        "hardware": hardware(device),
+        "identity": config.identity,
+    }
+    return config.what() | where | notes
 
 
 def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
@@ -31,6 +36,7 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "memory": config.memory,
         "seed": config.seed,
         "recipe": config.recipe,
+        "identity": config.identity,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
         "confusion": trainer.confusion.tolist(),

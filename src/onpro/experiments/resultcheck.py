@@ -1,16 +1,27 @@
 """Whether a `result.json` holds what a report of it needs."""
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 LARGEST = 1e15
 """No measured number is larger; what is would not survive in every program that reads it."""
 
 
+def checksum(result: Mapping[str, Any]) -> str:
+    """SHA-256 of what a result holds, however its file is laid out."""
+    content = {name: value for name, value in result.items() if name != "checksum"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def fault(result: Any) -> str | None:
     """What is wrong with a result, as half a sentence; None where it can be used."""
     if not isinstance(result, dict):
         return "result.json does not hold a result"
+    if "checksum" in result and result["checksum"] != checksum(result):
+        return "result.json has been changed or damaged: its content does not match its checksum"
     missing = [name for name in NEEDED if name not in result]
     if missing:
         return f"result.json lacks {', '.join(missing)}"
@@ -34,11 +45,13 @@ def _is_number(value: Any) -> bool:
     return is_numeric and -LARGEST <= value <= LARGEST
 
 
-def _is_amount(value: Any) -> bool:
+def is_amount(value: Any) -> bool:
+    """A finite number from 0 on."""
     return _is_number(value) and value >= 0
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """A whole number from 0 on that 63 bits hold."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
@@ -62,7 +75,7 @@ def _is_square(value: Any) -> bool:
 def _are_amounts(cells: list[Any], highest: float) -> bool:
     """Whether all are numbers from 0 to the highest; quick, for there may be a million cells."""
     is_numeric = set(map(type, cells)) <= {int, float}
-    return is_numeric and _is_amount(sum(cells)) and min(cells) >= 0 and max(cells) <= highest
+    return is_numeric and is_amount(sum(cells)) and min(cells) >= 0 and max(cells) <= highest
 
 
 def _is_hardware(value: Any) -> bool:
@@ -78,18 +91,18 @@ def _is_versions(value: Any) -> bool:
 NEEDED: dict[str, Callable[[Any], bool]] = {
     "method": _is_text,
     "data": _is_text,
-    "memory": _is_whole,
-    "seed": _is_whole,
+    "memory": is_whole,
+    "seed": is_whole,
     "accuracy": _is_accuracy,
     "average_accuracy": _is_number,
     "average_forgetting": _is_number,
     "average_forgetting_strict": _is_number,
     "average_incremental_accuracy": _is_number,
     "confusion": _is_confusion,
-    "train_seconds": _is_amount,
-    "eval_seconds": _is_amount,
-    "steps": _is_whole,
-    "images_seen": _is_whole,
+    "train_seconds": is_amount,
+    "eval_seconds": is_amount,
+    "steps": is_whole,
+    "images_seen": is_whole,
     "device": _is_text,
     "hardware": _is_hardware,
     "precision": _is_text,

@@ -1,11 +1,11 @@
 """One run from its configuration to its folder, in one go or in several."""
 
 import logging
+import os
 import shlex
-import shutil
 import signal
 from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
@@ -18,14 +18,14 @@ from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.events import EventLog, TensorBoardLog
-from onpro.experiments.files import locked, read_json, write_json, writing_below
+from onpro.experiments.files import Held, locked, read_json, write_json, writing_below
+from onpro.experiments.folder import CONFIG, REPETITION, RunFolder
 from onpro.experiments.record import collect, describe, hardware, versions
-from onpro.experiments.resultcheck import fault
+from onpro.experiments.resultcheck import checksum, fault
 from onpro.methods import Context, method
 from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.streams import ClassIncremental
 from onpro.training import (
-    Checkpoints,
     Listener,
     Saver,
     Stopped,
@@ -56,29 +56,40 @@ class Interrupted(KeyboardInterrupt):
 
 
 def finished(config: RunConfig, out: Path) -> Finished | None:
-    """The run of this configuration if it is already there."""
-    return finished_in(out / config.folder)
+    """The run of this configuration if it is already there; see `finished_in`."""
+    return finished_in(out / config.folder, config)
 
 
-def finished_in(folder: Path) -> Finished | None:
-    """The run in a folder if it is over, a sentence where its result is damaged.
+def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | None:
+    """The run in a folder if it is over; a sentence where its result is damaged.
 
-    Checkpoints, left there by a run ended by force, are of no use to it any more.
+    Args:
+        folder: where to look; nothing is changed there.
+        config: what the run has to be, where that is known.
     """
     path = folder / "result.json"
-    if not path.is_file():
-        return None
     try:
+        if not os.path.lexists(path):
+            return None
         result = read_json(path)
         complaint = fault(result)
-    except UserError:
+    except (OSError, UserError):
         complaint = f"{path} cannot be read"
+    if not complaint and config and result.get("identity", config.identity) != config.identity:
+        complaint = f"{path} is the result of another run"
     if complaint:
         raise UserError(
             f"{complaint}: remove {path} to go on with the run, or {folder} to repeat it."
         )
-    Checkpoints(folder / "checkpoint").remove()
     return Finished(folder, result)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the checkpoints of a finished run that was killed before it could."""
+    checkpoints = RunFolder(folder).checkpoints
+    if checkpoints.files():
+        with suppress(Held), writing_below(folder.parent), locked(folder):
+            checkpoints.remove()
 
 
 def load_images(config: RunConfig) -> ImageSet:
@@ -197,52 +208,58 @@ def running(
 ) -> Running:
     """Train one run and save it in a folder, from its last checkpoint on where it has one.
 
-    A run that does not end keeps its folder if it has a checkpoint to go on from, and leaves
-    nothing behind if it has none. A run that repeats a finished one has a folder of its own, with
-    `.new` added to the name, and takes the other's place only when it is finished itself.
+    A run that does not end keeps its folder if it has a checkpoint to go on from; else it removes
+    what it wrote. A finished run is given back as it is, unless it is to start over: then it is
+    repeated in a folder of its own, with `.new` added to the name, whose files take the place of
+    the finished run's only when it is finished itself.
 
     Args:
-        folder: where to.
+        folder: where to; one whose name ends in `.new` goes on with a repetition.
         config: what to run.
         listeners: who wants to know how it goes.
         tensorboard: log for TensorBoard too.
         trainer: what `prepare(config)` gave, if that was called already.
-        fresh: start over, whatever checkpoints there are.
+        fresh: start over, whatever there is.
         checkpoint_every: seconds between two checkpoints; 0: only after each task.
         stop: asked after each step; the number of a signal ends the run with a checkpoint, and
             `Interrupted` is raised.
     """
     trainer = trainer or prepare(config)
-    if folder.name in ("", ".."):  # the current folder, or the one above
+    if folder.is_symlink() or folder.name in ("", ".."):  # else one folder had two names
         folder = folder.resolve()
+    repeats = folder.name.endswith(REPETITION)
     folder = folder.with_name(folder.name.removesuffix(REPETITION))
-    repetition = folder.with_name(folder.name + REPETITION)
+    first, repetition = RunFolder(folder), RunFolder(folder.with_name(folder.name + REPETITION))
     with writing_below(folder.parent), locked(folder):
-        if (repetition / "result.json").exists():  # ended by force while it took the other's place
-            _replace(folder, repetition)
-            if not fresh:
-                return Finished(folder, read_json(folder / "result.json"))
-        elif repetition.exists() and not folder.exists():
-            repetition.rename(folder)
-        place = repetition if (folder / "result.json").exists() else folder
-        _require_run_folder(place)
+        first.require(config)
         if fresh:
-            shutil.rmtree(place, ignore_errors=True)
-        checkpoints = Checkpoints(place / "checkpoint")
-        saved = _restore(trainer, config, place, checkpoints)
+            repetition.require(config)
+            repetition.remove(folder=True)
+        else:
+            _finish_move(repetition, first, config)
+            done = finished_in(folder, config)
+            if done and not (repeats and repetition.path.exists()):
+                first.checkpoints.remove()  # left by a run ended by force
+                return done
+        place = repetition if first.result.exists() else first
+        place.require(config)
+        if fresh:
+            place.remove(keep={CONFIG})
+        before, made = place.own(), not place.path.exists()
+        saved = None if fresh else _restore(trainer, config, place)
         try:
             with writing_below(folder.parent), ExitStack() as logs:
-                place.mkdir(exist_ok=True)
-                if saved is None or not (place / "config.json").exists():
-                    write_json(place / "config.json", describe(config))
-                log = EventLog(place / "events.jsonl", saved["events"] if saved else 0)
+                place.path.mkdir(exist_ok=True)
+                if saved is None:
+                    write_json(place.config, describe(config))
+                log = EventLog(place.events, saved["events"] if saved else 0)
                 trainer.listeners = [*listeners, logs.enter_context(closing(log))]
-                if tensorboard or (saved and any(place.glob("events.out.tfevents*"))):
-                    board = TensorBoardLog(place, trainer.stream.position)
+                if tensorboard or (saved and any(place.path.glob("events.out.tfevents*"))):
+                    board = TensorBoardLog(place.path, trainer.stream.position)
                     trainer.listeners.append(logs.enter_context(closing(board)))
                 identity = _identity(config, trainer)
                 saver = Saver(
-                    checkpoints,
+                    place.checkpoints,
                     checkpoint_every,
                     stop=stop,
                     beside=lambda: identity | {"events": log.size()},
@@ -251,35 +268,31 @@ def running(
                 yield from trainer.steps()
                 saver.close()
                 result = collect(config, trainer)
-                write_json(place / "result.json", result)
+                result["checksum"] = checksum(result)
+                write_json(place.result, result)
         except BaseException as error:
-            if not checkpoints.files():
-                shutil.rmtree(place, ignore_errors=True)
-            explained = _explained(error, trainer, place, checkpoints)
+            if not place.checkpoints.files():
+                place.remove(keep=before, folder=made)
+            explained = _explained(error, trainer, place)
             if explained is error:
                 raise
             raise explained from error
-        checkpoints.remove()
-        if place == repetition:
-            _replace(folder, repetition)
+        place.checkpoints.remove()
+        if place is repetition:
+            repetition.move_to(first)
     return Finished(folder, result)
 
 
-REPETITION = ".new"
-"""Added to the name of a folder whose run repeats a finished one."""
-
-
-def _require_run_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else: a run that fails would take it along."""
-    ours = any((folder / name).exists() for name in ("config.json", "checkpoint"))
-    if not ours and folder.exists() and any(p.suffix != ".part" for p in folder.iterdir()):
-        raise UserError(f"{folder} is not the folder of a run: move it away, or choose another.")
-
-
-def _replace(folder: Path, repetition: Path) -> None:
-    """Put a finished repetition in the place of the run it repeats."""
-    shutil.rmtree(folder, ignore_errors=True)
-    repetition.rename(folder)
+def _finish_move(repetition: RunFolder, first: RunFolder, config: RunConfig) -> None:
+    """Let a repetition take its place that was ended by force before or while it did."""
+    ended = finished_in(repetition.path, config)
+    if ended:
+        if "identity" not in ended.result or repetition.config.exists():
+            repetition.require(config)
+        repetition.move_to(first)
+    elif repetition.path.exists() and not first.path.exists():
+        repetition.require(config)
+        repetition.path.rename(first.path)
 
 
 def _identity(config: RunConfig, trainer: Trainer) -> dict[str, str]:
@@ -287,16 +300,15 @@ def _identity(config: RunConfig, trainer: Trainer) -> dict[str, str]:
     return {"run": config.folder, "device": trainer.method.context.device.type}
 
 
-def _restore(
-    trainer: Trainer, config: RunConfig, folder: Path, checkpoints: Checkpoints
-) -> dict[str, Any] | None:
+def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str, Any] | None:
     """Bring a trainer to the run's last checkpoint; None where it has to start from the first step.
 
     Says so where a run is continued, or was begun and has no checkpoint.
     """
-    saved = checkpoints.load()
+    folder = place.path
+    saved = place.checkpoints.load()
     if saved is None:
-        if folder.exists():
+        if place.config.exists():
             LOG.warning("%s has no checkpoint: it starts from its first step.", folder)
         return None
     for name, value in _identity(config, trainer).items():
@@ -341,11 +353,9 @@ def _compare_surroundings(folder: Path, device: torch.device) -> None:
         )
 
 
-def _explained(
-    error: BaseException, trainer: Trainer, folder: Path, checkpoints: Checkpoints
-) -> BaseException:
+def _explained(error: BaseException, trainer: Trainer, place: RunFolder) -> BaseException:
     """The error that ended a run, with what is kept of it."""
-    files = checkpoints.files()
+    folder, files = place.path, place.checkpoints.files()
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         if not files:
             return Interrupted("interrupted; the unfinished run was not kept.")

@@ -12,14 +12,12 @@ from typing import Any
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.events import scalars_of_evaluation, scalars_of_step
+from onpro.experiments.folder import REPETITION, WANDB_ID
 from onpro.experiments.record import describe
-from onpro.experiments.run import REPETITION, Running
+from onpro.experiments.run import Running
 from onpro.training import Evaluated, Step
 
 LOG = logging.getLogger(__name__)
-
-ID = "wandb-id"
-"""File of a run's folder with the name W&B knows the run by; one that goes on goes on there too."""
 
 PATIENCE = 30.0
 """Seconds that W&B may take to begin a run, and to upload the rest at its end."""
@@ -87,7 +85,7 @@ class WandbLog:
         mode = os.environ.get("WANDB_MODE") or "online"
         if mode == "online" and not self._wandb.login(prompt=False, verify=False):
             mode = "offline"
-        kept = _place(self._folder) / ID
+        kept = _place(self._folder) / WANDB_ID
         if not kept.exists():
             kept.write_text(_new_id())
         try:
@@ -122,7 +120,7 @@ class WandbLog:
 
 def going_on(folder: Path, config: RunConfig) -> WandbLog | None:
     """The log of a run that W&B has heard of already; None for others, or where it is missing."""
-    if not (folder / ID).exists():
+    if not (folder / WANDB_ID).exists():
         return None
     try:
         return WandbLog(folder, config)

@@ -86,6 +86,7 @@ class ClassIncremental:
         self.steps_per_task = tuple(-(-len(indices) // batch_size) for indices in per_task)
         self._host_labels: list[int] = train_labels[schedule].tolist()
         self._digest = hashlib.sha256(schedule.numpy().tobytes()).hexdigest()
+        self._data = data
         self._position = 0
 
         device = torch.device(device)
@@ -143,6 +144,7 @@ class ClassIncremental:
             "seed": self.seed,
             "class_order": list(self.class_order),
             "schedule": self._digest,
+            "images": self._data.fingerprint,
         }
 
 

@@ -1,15 +1,17 @@
 """Checkpoints: the last two states of a run on disk, so that no stream is lost."""
 
 import logging
+import os
 import re
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
+from onpro.files import is_leftover
 from onpro.training.statefile import Frozen, freeze, load_state, save_state
 
 CHECKPOINT_EVERY = 30.0
@@ -23,16 +25,18 @@ class Checkpoints:
     """A folder with the newest states of a run: files that name their step.
 
     A new file is safe on the disk before an older one goes, and the one before it stays, so that
-    there is always a good one to go back to, whatever happens to the newest.
+    there is always a good one to go back to, whatever happens to the newest. Other files in the
+    folder are left alone, and links are refused.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._good: Path | None = None
+        self._newest: Path | None = None
+        self._before: Path | None = None
 
     def files(self) -> list[Path]:
-        """The checkpoints, newest first."""
-        named = [path for path in self.folder.glob("step-*.onpro") if _NAME.fullmatch(path.name)]
+        """The checkpoints, newest first; what cannot be read is an error."""
+        named = [path for path in self._own() if not is_leftover(path.name)]
         return sorted(named, key=step_of, reverse=True)
 
     def load(self) -> dict[str, Any] | None:
@@ -56,7 +60,8 @@ class Checkpoints:
                     step_of(path) + 1,
                     step_of(files[0]),
                 )
-            self._good = path
+            self._newest, *older = files[files.index(path) :]
+            self._before = older[0] if older else None
             return state
         if complaints:
             raise UserError(
@@ -66,18 +71,38 @@ class Checkpoints:
         return None
 
     def save(self, step: int, state: Frozen) -> None:
-        """Save a state, then remove all files but it and the one before it."""
+        """Save a state, then remove all checkpoints but it and the one of the step before it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step}.onpro"
         save_state(path, state)
-        for other in self.folder.iterdir():
-            if other not in (path, self._good):
+        if path != self._newest:
+            self._newest, self._before = path, self._newest
+        for other in self._own():
+            if other not in (self._newest, self._before):
                 other.unlink()
-        self._good = path
 
     def remove(self) -> None:
         """Remove them all."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for path in self._own():
+            path.unlink()
+        with suppress(OSError):  # it is not there, or holds something else
+            self.folder.rmdir()
+
+    def _own(self) -> list[Path]:
+        """Checkpoints and what a kill has left half-written."""
+        if self.folder.is_symlink():
+            raise UserError(f"{self.folder} is a link: put the folder itself there.")
+        try:
+            with os.scandir(self.folder) as entries:
+                own = [e for e in entries if _NAME.fullmatch(e.name) or is_leftover(e.name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UserError(f"{self.folder} cannot be read: {error.strerror}.") from error
+        for entry in own:
+            if not entry.is_file(follow_symlinks=False):
+                raise UserError(f"{entry.path} is no regular file: remove it.")
+        return [self.folder / entry.name for entry in own]
 
 
 _NAME = re.compile(r"step-(\d+)\.onpro")
@@ -133,9 +158,11 @@ class Saver:
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint; asks only the clock."""
-        if self._stop() is not None:
-            return True
         return self._every > 0 and time.monotonic() - self._last >= self._every
+
+    def stopping(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._stop() is not None
 
     def keep(self, state: dict[str, Any]) -> None:
         """Save the state of a trainer; raises `Stopped` where a stop was asked for."""

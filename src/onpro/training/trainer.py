@@ -59,6 +59,9 @@ class Keeper(Protocol):
     def due(self) -> bool:
         """Whether it wants the state; asked after every step, so that it must not ask a device."""
 
+    def stopping(self) -> bool:
+        """Whether the run is to end here, which `keep` does; asked after every step too."""
+
     def keep(self, state: dict[str, Any]) -> None:
         """Save a state whose loss and weights are finite; may raise to end the run here."""
 
@@ -110,7 +113,7 @@ class Trainer:
             position = self.stream.position
             task_over = self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
-            due = self.keeper is not None and self.keeper.due()
+            due = self._due(task_over)
             if logged or due:
                 values = _read(terms)  # waits for the device
                 self.train_seconds += time.perf_counter() - clock
@@ -125,6 +128,12 @@ class Trainer:
                 self._close_task()
                 clock = time.perf_counter()
             yield
+
+    def _due(self, task_over: bool) -> bool:
+        """Whether the state is kept after this step; that of a task's end is kept anyway."""
+        if self.keeper is None:
+            return False
+        return self.keeper.stopping() or (self.keeper.due() and not task_over)
 
     def _task_over(self) -> bool:
         """Whether the task that is to be examined next has had its last step."""

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.worker import Outcome
-from onpro.experiments.plan import is_held
+from onpro.experiments.files import is_held
 from onpro.experiments.run import finished
 
 RETRIES = 2
