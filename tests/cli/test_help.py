@@ -3,15 +3,22 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
-from dataclasses import fields
+from dataclasses import asdict, fields
 from itertools import pairwise
+from typing import get_type_hints
 
 import pytest
 
 from onpro._version import __version__
 from onpro.cli import COMMANDS
+from onpro.cli.outlines import FOLDER, read
+from onpro.cli.parsing import CHECKPOINT_EVERY
+from onpro.figures import FIGURES
 from onpro.methods import Settings, methods
+from onpro.training import checkpoint
 from tests.cli.conftest import Command
 
 HELPS = [
@@ -103,3 +110,49 @@ def test_recipes_are_listed_whole(onpro: Command) -> None:
     text = onpro("run", "onpro", "--help").out
     assert "without-seen" in text
     assert "alpha-0.25" in text
+
+
+def test_every_figure_is_named(onpro: Command) -> None:
+    assert all(f"{name}:" in onpro("figure", "--help").out for name in FIGURES)
+
+
+HEAVY = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL"}
+
+
+def test_help_lists_and_mistakes_in_options_import_nothing_heavy() -> None:
+    asked = [[command, "--help"] for command in COMMANDS]
+    asked += [["run", "er", "--help"], ["methods"], ["datasets"], ["--version"], ["--help"]]
+    asked += [["run", "er", "--memori", "3"], ["run", "rr"]]
+    script = f"""
+import sys
+from onpro.cli import main
+for arguments in {asked!r}:
+    status = main(arguments)
+    loaded = {HEAVY!r} & sys.modules.keys()
+    assert not loaded, (arguments, loaded)
+    assert status in (0, 2)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_what_is_read_in_the_methods_files_is_what_they_register() -> None:
+    outlines = read(FOLDER)
+    assert list(outlines) == [name for name in methods() if name in outlines]
+    own = {name: cls for name, cls in methods().items() if cls.__module__.startswith("onpro.")}
+    assert outlines.keys() == own.keys()
+    for name, cls in own.items():
+        read_in, registered = outlines[name].settings, cls.settings_type
+        assert outlines[name].about == asdict(cls.about)
+        assert get_type_hints(read_in) == get_type_hints(registered)
+        assert [(f.name, f.default) for f in fields(read_in)] == [
+            (f.name, f.default) for f in fields(registered)
+        ]
+        assert {f.name: f.metadata["help"] for f in fields(read_in)} == docstrings(registered)
+        assert read_in.__doc__ == registered.__doc__
+
+
+def test_checkpoints_are_as_frequent_as_the_options_say() -> None:
+    assert CHECKPOINT_EVERY == checkpoint.CHECKPOINT_EVERY

@@ -303,7 +303,7 @@ def test_handlers_are_put_back_and_an_ignored_signal_stays_ignored() -> None:
 LONG = ["--data", "tiny", "--batch-size", "1", "--limit-per-class", "40", "--device", "cpu"]
 EVERY_STEP = ["--checkpoint-every", "0.000001"]
 WARM = multiprocessing.get_context("forkserver")
-WARM.set_forkserver_preload(["onpro.cli.resume", "torch._dynamo", "safetensors.torch"])
+WARM.set_forkserver_preload(["onpro.cli.training", "torch._dynamo", "safetensors.torch"])
 START = """
 import os, signal, sys
 os.chdir({folder!r})

@@ -17,6 +17,7 @@ import torch
 
 from onpro.cli import many
 from onpro.cli.live import Live
+from onpro.cli.options import ManyOptions
 from onpro.experiments import RunConfig, run, settings_for
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.plan import Place, configurations
@@ -75,7 +76,7 @@ def test_gpus_get_as_many_runs_as_they_have_room_for(
     large = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
     cells = list(table("table1").narrowed(data=data).cells())
-    executor = many._executor(cells, many.ManyOptions(**options))
+    executor = many._executor(cells, ManyOptions(**options))
     assert executor.device() == "cuda"
     assert executor.slots() == runs
 

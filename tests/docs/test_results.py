@@ -11,9 +11,10 @@ from onpro.experiments import settings_for
 from onpro.experiments.files import read_json
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.reading import read_runs
+from onpro.experiments.statistics import curve
 from onpro.experiments.sweep import read_sweep
 from onpro.reports import report
-from onpro.reports.outcome import Outcome, curve, outcomes
+from onpro.reports.outcome import Outcome, outcomes
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)

@@ -3,12 +3,12 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from threading import current_thread, main_thread
 
 from onpro._version import __version__
+from onpro.cli.signals import importing
 from onpro.cli.streams import Lossy, open_closed_streams
 from onpro.errors import UserError, unknown
 
@@ -100,24 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    with _ended_by_ctrl_c():
+    with importing():
         module = import_module(f"onpro.cli.{name}")
     status: int = module.main(arguments[1:])
     return status
-
-
-@contextmanager
-def _ended_by_ctrl_c() -> Iterator[None]:
-    """End the process at Ctrl-C, as the system does.
-
-    An exception in the middle of an import may be taken for something else, or be swallowed.
-    """
-    usual = signal.getsignal(signal.SIGINT)
-    if usual is not signal.default_int_handler or current_thread() is not main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)

@@ -7,9 +7,8 @@ from pathlib import Path
 import tyro
 
 from onpro.cli.parsing import parse
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments.reading import read_runs
-from onpro.figures import FIGURES, draw
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,12 @@ class Command:
 
 def main(arguments: Sequence[str]) -> int:
     """Draw the figure."""
-    about = f"Draw a figure from finished runs. Figures: {', '.join(FIGURES)}."
+    about = "Draw a figure from finished runs."
     options = parse(Command, arguments, command="onpro figure", about=about).options
+    with importing():
+        from onpro.experiments.reading import read_runs
+        from onpro.figures import FIGURES, draw
+
     if not options.runs:
         names = " or ".join(FIGURES)
         raise UserError(f"name a figure, {names}, and run folders: onpro figure accuracy runs.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onpro.experiments import RunConfig
 from onpro.experiments.executors import Event
 from onpro.experiments.progress import Progress, progress
+from onpro.experiments.rounding import written
 from onpro.reports.cells import duration
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ class Live:
         self._states[config.folder] = states.get(kind, kind)
         if kind == "finished":
             now = progress(config, self._out)
-            accuracy = f", accuracy {now.accuracy:.1f} %" if now and now.accuracy else ""
-            self._say(f"finished: {config.folder}{accuracy}, {self._summary()}")
+            accuracy = "" if now is None else _percent(now.accuracy)
+            known = f", accuracy {accuracy}" if accuracy else ""
+            self._say(f"finished: {config.folder}{known}, {self._summary()}")
         elif kind in ("failed", "again") or not self._screen:
             self._say(f"{kind}: {config.folder}{f': {reason}' if reason else ''}")
 
@@ -116,6 +118,9 @@ def cells(now: Progress | None, state: str) -> tuple[str, str, str]:
     if now is None:
         return "", "", ""
     task = f"{now.task + 1}/{now.tasks}" if now.tasks else str(now.task + 1)
-    accuracy = "" if now.accuracy is None else f"{now.accuracy:.1f} %"
     left = "" if state == "done" or now.seconds_left is None else duration(now.seconds_left)
-    return task, accuracy, left
+    return task, _percent(now.accuracy), left
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{written(value, '.1f')} %"

@@ -6,14 +6,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
-from typing import Literal
 
 import torch
 
 from onpro.cli.live import Live
+from onpro.cli.options import ManyOptions
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError, counted
@@ -34,86 +32,10 @@ from onpro.reports.cells import (
     plan_records,
     total_seconds,
 )
-from onpro.reports.formats import Format, render, render_together
+from onpro.reports.formats import render, render_together
 from onpro.training import pick_device, pick_precision
 
 STATES = ("done", "unfinished", "running", "missing", "damaged")
-
-
-@dataclass(frozen=True)
-class ManyOptions:
-    """Where runs happen and what is printed of them."""
-
-    out: Path = Path("runs")
-    """Where run folders are made and looked for."""
-
-    dry_run: bool = False
-    """Print what is done and what is left to do, with the time that may take, and run nothing."""
-
-    calibrate: bool = False
-    """In a dry run, time a short stream of what has never been run in OUT."""
-
-    format: Format = "text"
-    """How the table is printed."""
-
-    compare: bool = False
-    """Compare all pairs of methods over their common seeds: paired t-test and Wilcoxon."""
-
-    on: Literal["local", "ray"] = "local"
-    """Where to run: processes of this machine, or a Ray cluster."""
-
-    workers: str = "auto"
-    """How many runs at once; auto is as many as there are cores, or as fit on GPUs or on Ray."""
-
-    gpus: int | None = None
-    """How many GPUs of this machine to use; else all."""
-
-    gpus_per_run: float | None = None
-    """Share of a GPU that a run takes: 0.25 puts four on each; else as many as its memory has room
-    for, one for each 7 GiB with images of 32×32, on Ray one."""
-
-    cpus_per_run: int | None = None
-    """Cores that a run takes on Ray; else one."""
-
-    ray_address: str | None = None
-    """Ray cluster to use; else one is started on this machine and stopped at the end."""
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes GPUs where there are any."""
-
-    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
-    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU."""
-
-    data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
-
-    def check(self) -> None:
-        """Refuse what cannot work."""
-        self.number_of_workers()
-        if self.calibrate and not self.dry_run:
-            raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
-        if self.gpus_per_run is not None and not 0 < self.gpus_per_run <= 1:
-            raise UserError(
-                f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
-                "another --gpus-per-run."
-            )
-        if self.cpus_per_run is not None and self.cpus_per_run < 1:
-            raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
-        for option, given, place in (
-            ("--ray-address", self.ray_address, "ray"),
-            ("--cpus-per-run", self.cpus_per_run, "ray"),
-            ("--gpus", self.gpus, "local"),
-        ):
-            if given is not None and self.on != place:
-                raise UserError(f"{option} is for --on {place}: add that, or leave it out.")
-
-    def number_of_workers(self) -> int | None:
-        """How many runs at once, None for as many as is sensible."""
-        if self.workers == "auto":
-            return None
-        if not self.workers.isdecimal() or int(self.workers) < 1:
-            raise UserError(f"--workers takes auto or a number from 1, not '{self.workers}'.")
-        return int(self.workers)
 
 
 def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:

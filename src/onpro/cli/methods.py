@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from onpro.cli.outlines import outlines
 from onpro.cli.parsing import parse
 from onpro.cli.printing import print_table
-from onpro.methods import methods
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,13 @@ def main(arguments: Sequence[str]) -> int:
     """List the methods."""
     about = "List the methods, their papers and what they keep."
     options = parse(Command, arguments, command="onpro methods", about=about).options
-    abouts = [cls.about for cls in methods().values()]
+    abouts = [dict(outline.about) for outline in outlines().values()]
     if options.json:
-        print(json.dumps([asdict(a) for a in abouts], indent=1))
+        print(json.dumps(abouts, indent=1))
         return 0
+    fields = ("name", "title", "year", "memory", "inference", "images_per_step")
     print_table(
         ["name", "method", "year", "keeps", "predicts by", "images per step"],
-        [[a.name, a.title, str(a.year), a.memory, a.inference, a.images_per_step] for a in abouts],
+        [[str(about[field]) for field in fields] for about in abouts],
     )
     return 0

@@ -18,6 +18,9 @@ from onpro.errors import UserError, unknown
 
 Options = TypeVar("Options")
 
+CHECKPOINT_EVERY = 30.0
+"""Default of an option: `onpro.training.checkpoint` has it too, but imports torch."""
+
 
 def parse(
     kind: type[Options],
@@ -64,7 +67,7 @@ def parse(
 
 @functools.cache
 def _explained(group: type[Any]) -> type[Any]:
-    """The same options, each with the text below its field as help.
+    """The same options, each with the text below its field, or in its metadata, as help.
 
     tyro reads that text too, but breaks its lines where the source does.
     """
@@ -72,7 +75,10 @@ def _explained(group: type[Any]) -> type[Any]:
     options = [
         (
             option.name,
-            Annotated[hints[option.name], tyro.conf.arg(help=said.get(option.name))],
+            Annotated[
+                hints[option.name],
+                tyro.conf.arg(help=option.metadata.get("help") or said.get(option.name)),
+            ],
             field(default=option.default, default_factory=option.default_factory),
         )
         for option in fields(group)

@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterable
+from statistics import fmean
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onpro.errors import counted
+from onpro.experiments.rounding import written
 from onpro.reports.tasks import MOST
 from onpro.streams import Benchmark
 from onpro.training import Evaluated, Step, Trainer
@@ -76,13 +78,13 @@ class Follower:
 
     def on_evaluation(self, evaluated: Evaluated) -> None:
         """Say how the tasks so far are known: each where there are few, always their mean."""
-        mean = sum(evaluated.accuracy) / len(evaluated.accuracy)
-        each = " ".join(f"{value:.1f}" for value in evaluated.accuracy)
+        mean = fmean(evaluated.accuracy)
+        each = " ".join(written(value, ".1f") for value in evaluated.accuracy)
         each = f" ({each})" if self._stream.num_tasks <= MOST else ""
         self._bars.say(
             f"{self._name}task {evaluated.task + 1}/{self._stream.num_tasks}, "
             f"step {evaluated.step}/{len(self._stream)}: "
-            f"accuracy {mean:.1f} %{each}, {evaluated.train_seconds:.1f} s"
+            f"accuracy {written(mean, '.1f')} %{each}, {evaluated.train_seconds:.1f} s"
         )
         self._tell(min(evaluated.task + 1, self._stream.num_tasks - 1))
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import tyro
 
 from onpro.cli.parsing import parse
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments.reading import read_runs, warn
-from onpro.reports import comma_separated, latex, page, report
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Command, arguments, command="onpro report", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
+    with importing():
+        from onpro.experiments.reading import read_runs, warn
+        from onpro.reports import comma_separated, latex, page, report
+
     passed_over: list[str] = []
 
     def skipped(folder: Path, reason: str) -> None:

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 import tyro
 
-from onpro.cli.parsing import parse
-from onpro.cli.run import show, train
+from onpro.cli.parsing import CHECKPOINT_EVERY, parse
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, read_config
-from onpro.experiments.reading import warn
-from onpro.training import require_interval
-from onpro.training.checkpoint import CHECKPOINT_EVERY
+
+if TYPE_CHECKING:
+    from onpro.experiments import RunConfig
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Command, arguments, command="onpro resume", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
+    with importing():
+        from onpro.cli.training import show, train
+        from onpro.training import require_interval
+
     require_interval(options.checkpoint_every)
     folders = tuple({folder.resolve(): folder for folder in options.runs}.values())
     if len(folders) > 1:  # such as runs/*
@@ -64,7 +67,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _config(folder: Path, data_dir: Path | None) -> RunConfig:
+def _config(folder: Path, data_dir: Path | None) -> "RunConfig":
+    import torch
+
+    from onpro.experiments import read_config
+
     config = read_config(folder)
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{folder} was begun on a GPU: go on with it where there is one.")
@@ -75,5 +82,7 @@ def _is_run(path: Path) -> bool:
     """Whether it is a run's folder, or not there at all; what else lies there is passed over."""
     if not path.exists() or (path / "config.json").is_file():
         return True
+    from onpro.experiments.reading import warn
+
     warn(path, "it is not the folder of a run")
     return False

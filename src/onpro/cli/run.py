@@ -1,45 +1,21 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
-import json
 import re
-import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-
-from onpro.cli.parsing import parse
-from onpro.cli.progress import Bars
-from onpro.cli.signals import GOES_ON, stop_requests
-from onpro.cli.summary import print_runs
-from onpro.data import find
+from onpro.cli.outlines import outline, outlines
+from onpro.cli.parsing import CHECKPOINT_EVERY, parse
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments import (
-    Finished,
-    RunConfig,
-    SharedImages,
-    data_values,
-    finished_in,
-    prepare,
-    recipes,
-    require_writable,
-    room_for_runs,
-    running,
-    settings_for,
-    side_by_side,
-)
-from onpro.experiments.folder import REPETITION
-from onpro.experiments.run import Interrupted, Running, remove_leftovers
-from onpro.experiments.side_by_side import MOST_AT_ONCE
-from onpro.experiments.weights_and_biases import WandbLog, going_on
-from onpro.methods import Settings, method, methods
-from onpro.training import pick_device, pick_engine, pick_precision, require_interval
-from onpro.training.checkpoint import CHECKPOINT_EVERY, Checkpoints
+from onpro.recipes import data_values, recipes
+
+if TYPE_CHECKING:
+    from onpro.methods import Settings
 
 DEFAULT = "onpro"
 
@@ -130,13 +106,18 @@ def main(arguments: Sequence[str]) -> int:
         options, settings = _parse(name, arguments[1:] if named else arguments)
     except UserError as error:
         stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
-        if not named and stray and stray[1] in methods():
+        if not named and stray and stray[1] in outlines():
             raise UserError(
                 f"the method comes first: onpro run {stray[1]}, then options."
             ) from None
         raise
     if options.seeds < 1:
         raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
+    with importing():
+        from onpro.cli.training import show, train
+        from onpro.experiments import RunConfig, require_writable
+        from onpro.training import pick_device, pick_engine, pick_precision, require_interval
+
     require_interval(options.checkpoint_every)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
@@ -181,112 +162,33 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def train(
-    runs: Sequence[tuple[Path, RunConfig]],
-    *,
-    fresh: bool,
-    checkpoint_every: float,
-    tensorboard: bool = False,
-    wandb: bool = False,
-    at_once: int = 0,
-) -> list[Finished]:
-    """Run what each folder is for, from its last checkpoint on, unless it is finished.
+def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]":
+    """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
 
-    On a GPU several go side by side.
+    Help and mistakes end the first time, before anything heavy is imported.
     """
-    if not 0 <= at_once <= MOST_AT_ONCE:
-        raise UserError(
-            f"--at-once takes 1 to {MOST_AT_ONCE}, or 0 for as many as fit, not {at_once}."
-        )
-    done = {folder: None if fresh else finished_in(folder, config) for folder, config in runs}
-    for run in filter(None, done.values()):
-        print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
-        remove_leftovers(run.folder)
-    open_runs = [(folder, config) for folder, config in runs if not done[folder]]
-    if open_runs:
-        first = open_runs[0][1]
-        device = pick_device(first.device)
-        with stop_requests() as stop, Bars() as bars:
-
-            def start(folder: Path, config: RunConfig) -> Running:
-                trainer = prepare(config, images(config))
-                name = f"seed {config.seed}"
-                label = f"{config.method} on {config.data}, {name}"
-                bar = bars.follow(trainer, label=label, name=name if len(open_runs) > 1 else "")
-                log = None if fresh else going_on(folder, config)
-                log = WandbLog(folder, config) if wandb else log
-                going = running(
-                    folder,
-                    config,
-                    listeners=[bar, log] if log else [bar],
-                    tensorboard=tensorboard,
-                    trainer=trainer,
-                    fresh=fresh,
-                    checkpoint_every=checkpoint_every,
-                    stop=stop,
-                )
-                return log.during(going) if log else going
-
-            images = SharedImages()
-            try:
-                trained = side_by_side(
-                    [partial(start, folder, config) for folder, config in open_runs],
-                    device,
-                    at_once=at_once or _room(device, first),
-                    deterministic=any(config.deterministic for _, config in open_runs),
-                )
-            except Interrupted as interrupted:
-                if len(open_runs) == 1:
-                    raise
-                folders = [folder for folder, _ in open_runs]
-                hint = _repetitions_begun(folders) if fresh else GOES_ON
-                raise Interrupted(hint, interrupted.signal) from None
-        done |= dict(zip([folder for folder, _ in open_runs], trained, strict=True))
-    return [finished for folder, _ in runs if (finished := done[folder])]
-
-
-def _repetitions_begun(folders: Sequence[Path]) -> str:
-    """How to go on with runs that started over, and would do so again by the same command."""
-    places = [p for folder in folders for p in (folder, folder.with_name(folder.name + REPETITION))]
-    begun = [str(p) for p in places if Checkpoints(p / "checkpoint").files()]
-    if not begun:
-        return "interrupted; the unfinished run was not kept."
-    return f"interrupted; go on with what was begun: onpro resume {shlex.join(begun)}"
-
-
-def _room(device: torch.device, config: RunConfig) -> int:
-    """How many runs such as this one a device trains at once: a CPU is filled by one."""
-    if device.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(device)
-    return room_for_runs(free, config.image_size or find(config.data).image_size or 0)
-
-
-def show(runs: Sequence[Finished], *, as_json: bool) -> None:
-    """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
-    print_runs(runs, sys.stderr if as_json else sys.stdout)
-    if as_json:
-        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in runs]
-        print(json.dumps(results[0] if len(results) == 1 else results))
-
-
-def _parse(name: str, arguments: Sequence[str]) -> tuple[RunOptions, Settings]:
-    """Parse twice: the first time to learn data set and recipe, whose values are then defaults."""
-    cls = method(name)
-    command: Any = make_dataclass("Command", [("run", RunOptions), ("method", cls.settings_type)])
+    known = outline(name)
     paragraphs = [
-        f"Train {cls.about.title} ({cls.about.paper}, {cls.about.year}).",
-        f"METHOD is one of {', '.join(methods())}; without one it is {DEFAULT}.",
+        f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
+        f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}.",
         f"Recipes of {name}: {', '.join(recipes(name)) or 'none'}.",
     ]
     say = {
         "command": f"onpro run {name}",
         "about": "\n\n".join(map(_fold, paragraphs)),
     }
-    first: RunOptions = parse(command, arguments, **say).run
+    first: RunOptions = parse(_command(known.settings), arguments, **say).run
+    with importing():
+        from onpro.experiments import settings_for
+
     values = settings_for(name, first.data, first.recipe)
+    command = _command(type(values))
     parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
     return parsed.run, parsed.method
+
+
+def _command(settings: type[Any]) -> Any:
+    return make_dataclass("Command", [("run", RunOptions), ("method", settings)])
 
 
 def _fold(paragraph: str) -> str:

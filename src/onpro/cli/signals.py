@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 from types import FrameType
 
 ASKING = [
@@ -46,3 +47,20 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
         restore()
     if arrived:
         signal.raise_signal(arrived[0])
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """End the process at Ctrl-C, as the system does.
+
+    An exception in the middle of an import may be taken for something else, or be swallowed.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or current_thread() is not main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)

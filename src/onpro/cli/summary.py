@@ -6,6 +6,8 @@ from typing import Any, TextIO
 from onpro.cli.printing import print_table
 from onpro.experiments import Finished, summarise
 from onpro.experiments.grouping import by_experiment
+from onpro.experiments.rounding import written
+from onpro.experiments.statistics import curve
 from onpro.reports.tasks import shown_tasks
 
 MEASURES = {
@@ -19,8 +21,8 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
     for run in runs:
         _print_accuracy(run.result, file)
         for title, key in MEASURES.items():
-            print(f"{title:<20} {run.result[key]:6.2f} %", file=file)
-        print(f"{'training':<20} {run.result['train_seconds']:6.1f} s", file=file)
+            print(f"{title:<20} {written(run.result[key], '.2f'):>6} %", file=file)
+        print(f"{'training':<20} {written(run.result['train_seconds'], '.1f'):>6} s", file=file)
         print(f"{'saved in':<20} {run.folder}", file=file)
     experiments = by_experiment(runs)
     for title, members in experiments.items():
@@ -37,10 +39,9 @@ def _print_accuracy(result: dict[str, Any], file: TextIO) -> None:
         "mean",
     ]
     rows = []
-    for task, row in enumerate(accuracy):
-        seen = row[: task + 1]
-        cells = ["" if value is None else f"{value:.1f}" for value in row]
-        rows.append([f"after task {task + 1}", *cells, f"{sum(seen) / len(seen):.1f}"])
+    for task, (row, mean) in enumerate(zip(accuracy, curve(accuracy), strict=True)):
+        cells = ["" if value is None else written(value, ".1f") for value in row]
+        rows.append([f"after task {task + 1}", *cells, written(mean, ".1f")])
     shown = shown_tasks(len(accuracy))
     if len(shown) < len(accuracy):  # too large for a terminal: only some means
         header, rows = [header[0], "mean"], [[rows[task][0], rows[task][-1]] for task in shown]
@@ -51,6 +52,9 @@ def _print_together(title: str, runs: Sequence[Finished], file: TextIO) -> None:
     rows = []
     for measure, key in MEASURES.items():
         of_all = summarise([run.result[key] for run in runs])
-        mean, interval = f"{of_all.mean:.2f} %", f"±{of_all.interval:.2f}"
-        rows.append([measure, mean, f"{of_all.deviation:.2f}", interval])
+        mean, deviation, interval = (
+            "" if value is None else written(value, ".2f")
+            for value in (of_all.mean, of_all.deviation, of_all.interval)
+        )
+        rows.append([measure, f"{mean} %", deviation, f"±{interval}"])
     print_table([title, "mean", "std", "95 % interval"], rows, file)

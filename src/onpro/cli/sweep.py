@@ -6,10 +6,10 @@ from pathlib import Path
 
 import tyro
 
-from onpro.cli.many import ManyOptions, carry_out
+from onpro.cli.options import ManyOptions
 from onpro.cli.parsing import parse
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments.sweep import read_sweep
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     file = command.sweep.file
     if file is None:
         raise UserError("name a TOML file with the runs to make, such as sweep.toml.")
+    with importing():
+        from onpro.cli.many import carry_out
+        from onpro.experiments.sweep import read_sweep
+
     return carry_out(read_sweep(file), command.runs, what=str(file))

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tyro
 
-from onpro.cli.many import ManyOptions, carry_out
+from onpro.cli.options import ManyOptions
 from onpro.cli.parsing import parse
 from onpro.cli.printing import print_table
+from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.experiments.tables import Table, table, tables
+
+if TYPE_CHECKING:
+    from onpro.experiments.tables import Table
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     command = parse(Command, arguments, command="onpro table", about=about)
     options = command.table
+    with importing():
+        from onpro.cli.many import carry_out
+        from onpro.experiments.tables import table, tables
+
     if options.list:
-        _print_list()
+        _print_list(list(tables().values()))
         return 0
     if options.name is None:
         raise UserError(f"name a table: {', '.join(tables())}; see onpro table --list.")
@@ -73,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     return carry_out(cells, command.runs, what=part.name)
 
 
-def _print_list() -> None:
+def _print_list(listed: "Sequence[Table]") -> None:
     print_table(
         ["name", "what", "data sets", "cells", "runs a cell"],
         [
@@ -84,12 +92,12 @@ def _print_list() -> None:
                 str(len(known.rows) * len(known.columns)),
                 str(known.runs),
             ]
-            for known in tables().values()
+            for known in listed
         ],
     )
 
 
-def _seeds(options: TableOptions, part: Table) -> range:
+def _seeds(options: TableOptions, part: "Table") -> range:
     number = part.runs if options.seeds is None else options.seeds
     if number < 1:
         raise UserError(f"the number of seeds must be at least 1, not {number}.")

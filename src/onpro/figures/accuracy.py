@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from itertools import zip_longest
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from onpro.errors import counted
 from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.grouping import by_experiment
+from onpro.experiments.rounding import written
+from onpro.experiments.statistics import curve
 from onpro.figures.style import COLORS, DASHES, INK, MARKERS, plain, wrapped
 
 if TYPE_CHECKING:
@@ -70,10 +71,7 @@ def accuracy(runs: Sequence[Finished]) -> "Figure":
 
 def _curve(members: Sequence[Finished]) -> list[Summary]:
     """Average accuracy on the tasks seen so far, after each task, of the runs that have it."""
-    curves = (
-        [fmean(row[: task + 1]) for task, row in enumerate(run.result["accuracy"])]
-        for run in members
-    )
+    curves = (curve(run.result["accuracy"]) for run in members)
     return [
         summarise([value for value in values if value is not None])
         for values in zip_longest(*curves)
@@ -81,6 +79,6 @@ def _curve(members: Sequence[Finished]) -> list[Summary]:
 
 
 def _label(title: str, end: Summary) -> str:
-    spread = "" if end.deviation is None else f" ± {end.deviation:.1f}"
+    spread = "" if end.deviation is None else f" ± {written(end.deviation, '.1f')}"
     runs = counted(end.n, "run").replace(" ", "\u00a0")
-    return f"{title}: {end.mean:.1f}{spread} ({runs})"
+    return f"{title}: {written(end.mean, '.1f')}{spread} ({runs})"

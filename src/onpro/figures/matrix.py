@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from onpro.errors import counted
 from onpro.experiments import Finished
 from onpro.experiments.grouping import by_experiment
+from onpro.experiments.rounding import written
 from onpro.figures.style import INK, wrapped
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _write_numbers(axes: "Axes", cells: NDArray[np.float64]) -> None:
             axes.text(
                 column,
                 row,
-                f"{value:.0f}",
+                written(float(value), ".0f"),
                 ha="center",
                 va="center",
                 size=9,

@@ -6,6 +6,7 @@ from typing import Any
 
 from onpro.errors import counted
 from onpro.experiments.bench.breakdown import PARTS
+from onpro.experiments.rounding import written
 from onpro.reports.formats import Column, Record, Table, render
 from onpro.reports.hardware import machine
 
@@ -48,7 +49,7 @@ def figures_by_task(results: Sequence[Result]) -> tuple[list[str], list[list[str
     first, *others = results
     if others:
         ratios = [
-            f"{reference['ms'] / phase['ms']:.2f}"
+            written(reference["ms"] / phase["ms"], ".2f")
             for other in others
             for reference, phase in zip(first["phases"], other["phases"], strict=True)
         ]
@@ -57,7 +58,7 @@ def figures_by_task(results: Sequence[Result]) -> tuple[list[str], list[list[str
 
 
 def _cell(value: str | float | None, spec: str) -> str:
-    return "" if value is None else format(value, spec)
+    return "" if value is None else value if isinstance(value, str) else written(value, spec)
 
 
 def bench_table(document: Mapping[str, Any]) -> str:
@@ -129,7 +130,8 @@ def _time_columns(results: Sequence[Result]) -> list[Column]:
 
 
 def _spread(phase: Mapping[str, Any]) -> str:
-    return f"{phase['ms']:.2f} ± {(phase['ms_high'] - phase['ms_low']) / 2:.2f}"
+    half = (phase["ms_high"] - phase["ms_low"]) / 2
+    return f"{written(phase['ms'], '.2f')} ± {written(half, '.2f')}"
 
 
 def _ratios(results: Sequence[Result]) -> Iterator[Table]:

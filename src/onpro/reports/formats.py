@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from onpro.experiments.rounding import written
+
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 Value = str | int | float | bool | None
 Record = Mapping[str, Value]
@@ -31,6 +33,15 @@ class Column:
 
 Table = tuple[Sequence[Record], Sequence[Column]]
 """Records, and the columns to show of them."""
+
+
+def with_spread(mean: float, spread: float | None) -> str:
+    """A mean and what it varies by, with one decimal each.
+
+    >>> with_spread(20.25, None), with_spread(20.25, 0.5)
+    ('20.3', '20.3 ± 0.5')
+    """
+    return " ± ".join(written(value, ".1f") for value in (mean, spread) if value is not None)
 
 
 def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -> str:
@@ -164,7 +175,7 @@ def _shown(record: Record, column: Column) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return format(value, column.spec if isinstance(value, int | float) else "")
+    return written(value, column.spec) if isinstance(value, int | float) else value
 
 
 _RENDERERS: dict[Format, Callable[[Sequence[Record], Sequence[Column]], str]] = {

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.grouping import by_experiment, settings_hash
 from onpro.experiments.naming import given_by_hand, name_of
+from onpro.experiments.statistics import curve
 from onpro.experiments.tables import reported
 
 
@@ -72,7 +74,7 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         by_hand=by_hand,
         accuracy=summarise([values[-1] for values in curves]),
         forgetting=summarise([result["average_forgetting"] for result in results]),
-        incremental=summarise([sum(values) / len(values) for values in curves]),
+        incremental=summarise([fmean(values) for values in curves]),
         seconds=summarise([result["train_seconds"] for result in results]),
         paper_accuracy=None if by_hand else reported(*cell, "average_accuracy"),
         paper_forgetting=None if by_hand else reported(*cell, "average_forgetting"),
@@ -98,15 +100,6 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(chain.from_iterable(parts))
 
 
-def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """Average accuracy on the tasks seen so far, after each task.
-
-    >>> curve([[90.0, None], [50.0, 80.0]])
-    [90.0, 65.0]
-    """
-    return [sum(row[: task + 1]) / (task + 1) for task, row in enumerate(accuracy)]
-
-
 def forgetting(accuracy: Sequence[Sequence[float]]) -> list[float]:
     """For each task its best accuracy minus its last; the mean is the paper's F_c.
 
@@ -124,4 +117,4 @@ def forgotten(accuracy: Sequence[Sequence[float]]) -> list[float]:
     [0.0, 20.0]
     """
     so_far = (forgetting(accuracy[: tasks + 1]) for tasks in range(len(accuracy)))
-    return [sum(tasks) / len(tasks) for tasks in so_far]
+    return [fmean(tasks) for tasks in so_far]

@@ -5,17 +5,17 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
 from importlib.resources import files
 from itertools import zip_longest
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from onpro._version import __version__
 from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.naming import configuration
+from onpro.experiments.statistics import curve
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
-from onpro.reports.outcome import Outcome, curve, forgetting, outcomes
+from onpro.reports.outcome import Outcome, forgetting, outcomes
 
 STYLES = ("page.css",)
 SCRIPTS = ("dom.js", "tooltip.js", "lines.js", "scatter.js", "heatmap.js", "table.js", "page.js")
@@ -70,7 +70,7 @@ def harmless_json(value: Any) -> str:
 
 
 def content(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> dict[str, Any]:
-    """What the page shows, as plain values: aggregated for each experiment, and rounded."""
+    """What the page shows, as plain values: aggregated for each experiment; the script rounds."""
     found = outcomes(runs)
     confusion_side = affordable_side((len(o.result["confusion"]) for o in found), CONFUSION_CELLS)
     accuracy_side = affordable_side((len(o.result["accuracy"]) for o in found), ACCURACY_CELLS)
@@ -141,8 +141,7 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
 
 def _triple(summary: Summary) -> list[float | None]:
     """Mean, standard deviation, half-width of the 95 % interval."""
-    parts = (summary.mean, summary.deviation, summary.interval)
-    return [None if part is None else round(part, 2) for part in parts]
+    return [summary.mean, summary.deviation, summary.interval]
 
 
 def _by_task(
@@ -151,26 +150,13 @@ def _by_task(
     """A measure of each task: its means, and its deviations and intervals where there are any."""
     measured = [measure(run.result["accuracy"]) for run in outcome.runs]
     columns = [
-        [value for value in column if value is not None] for column in zip_longest(*measured)
+        summarise([value for value in column if value is not None])
+        for column in zip_longest(*measured)
     ]
-    means: list[float | None] = [round(fmean(column), 2) for column in columns]
+    means: list[float | None] = [column.mean for column in columns]
     if len(measured) == 1:
         return [means]
-    spreads = [stdev(column) if len(column) > 1 else None for column in columns]
-    widths = [
-        None if spread is None else spread * _width_of_interval(len(column))
-        for spread, column in zip(spreads, columns, strict=True)
-    ]
-    return [means, *([v if v is None else round(v, 2) for v in kind] for kind in (spreads, widths))]
-
-
-@cache
-def _width_of_interval(n: int) -> float:
-    """Half-width of the 95 % interval of n values, in standard deviations; slow to compute."""
-    summary = summarise(range(n))
-    assert summary.interval is not None
-    assert summary.deviation is not None
-    return summary.interval / summary.deviation
+    return [means, [c.deviation for c in columns], [c.interval for c in columns]]
 
 
 def _settings(outcome: Outcome) -> list[tuple[str, str]]:
@@ -203,17 +189,20 @@ def _conditions(run: Finished) -> list[tuple[str, str]]:
 
 
 def _run(run: Finished) -> list[Any]:
-    """A run's own numbers, as `RUN_COLUMNS` names them."""
+    """A run's own numbers, as `RUN_COLUMNS` names them; counts as text."""
     result = run.result
     values = curve(result["accuracy"])
+    measured = (
+        values[-1],
+        *(result[f"average_{name}"] for name in ("forgetting", "forgetting_strict")),
+        fmean(values),
+        *(result[f"{name}_seconds"] for name in ("train", "eval")),
+    )
     return [
         _cut(str(run.folder)),
         str(result["seed"]),
-        round(values[-1], 2),
-        *(round(result[f"average_{name}"], 2) for name in ("forgetting", "forgetting_strict")),
-        round(sum(values) / len(values), 2),
-        *(round(result[f"{name}_seconds"], 2) for name in ("train", "eval")),
-        *(result[name] for name in ("steps", "images_seen")),
+        *measured,
+        *(f"{result[name]:,}" for name in ("steps", "images_seen")),
     ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from onpro.experiments import Finished
-from onpro.reports.formats import Column, Record, render
+from onpro.reports.formats import Column, Record, render, with_spread
 from onpro.reports.outcome import Outcome, outcomes
 
 MEASURES = ("accuracy", "forgetting", "incremental", "seconds")
@@ -78,4 +78,4 @@ def _with_spread(value: tuple[float | None, float | None]) -> str | None:
     mean, spread = value
     if mean is None:
         return None
-    return f"{mean:.1f}" if spread is None else f"{mean:.1f} ± {spread:.1f}"
+    return with_spread(mean, spread)

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from onpro.experiments import Finished, Summary, summarise
-from onpro.reports.formats import markdown
+from onpro.experiments.rounding import written
+from onpro.experiments.statistics import curve
+from onpro.reports.formats import markdown, with_spread
 from onpro.reports.hardware import machine
-from onpro.reports.outcome import Outcome, curve, forgotten, outcomes
+from onpro.reports.outcome import Outcome, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
 
 Curve = Callable[[Sequence[Sequence[float]]], list[float]]
@@ -23,7 +25,9 @@ def report(runs: Sequence[Finished]) -> str:
     tasks = sorted({task for length in lengths for task in shown_tasks(length)})
     columns = ["data", "memory", "precision", "seeds"]
     columns += [*(f"after task {task + 1}" for task in tasks), "paper, end"]
-    accuracy = [[*_row(o, tasks, curve, o.paper_accuracy), f"{o.seconds.mean:.0f}"] for o in found]
+    accuracy = [
+        [*_row(o, tasks, curve, o.paper_accuracy), written(o.seconds.mean, ".0f")] for o in found
+    ]
     forgetting = [_row(o, tasks, forgotten, o.paper_forgetting) for o in found]
     return "\n\n".join(
         [
@@ -55,16 +59,15 @@ def _row(
 
 
 def _cell(summary: Summary) -> str:
-    spread = "" if summary.deviation is None else f" ± {summary.deviation:.1f}"
-    return f"{summary.mean:.1f}{spread}"
+    return with_spread(summary.mean, summary.deviation)
 
 
 def _beside(ours: Summary, paper: tuple[float, float] | None) -> str:
     """The paper's value, and how much above it ours is."""
     if paper is None:
         return ""
-    difference = f"{ours.mean - paper[0]:+.1f}".replace("-", "−")
-    return f"{paper[0]:.1f} ± {paper[1]:.1f} ({difference})"
+    difference = written(ours.mean - paper[0], "+.1f").replace("-", "−")
+    return f"{with_spread(*paper)} ({difference})"
 
 
 def _conditions(runs: Sequence[Finished]) -> str:

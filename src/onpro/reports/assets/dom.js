@@ -33,9 +33,15 @@ const byId = (id) => document.getElementById(id);
 const range = (count) => Array.from({ length: count }, (_, index) => index);
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
-/** A number as people write it; a dash where there is none. */
+/** A number as people write it, halves rounded away from zero; a dash where there is none. */
 function number(value, digits = 1) {
-  return value == null ? "–" : value.toFixed(digits).replace("-", "−");
+  if (value == null) return "–";
+  const size = Math.abs(value);
+  const [whole, decimals = ""] = (size < 1e-6 ? "0" : String(size)).split(".");
+  const kept = BigInt(whole + decimals.slice(0, digits).padEnd(digits, "0"));
+  const units = String(kept + (decimals[digits] >= "5" ? 1n : 0n)).padStart(digits + 1, "0");
+  const text = digits ? `${units.slice(0, -digits)}.${units.slice(-digits)}` : units;
+  return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
 }
 
 function interval([mean, , half]) {
@@ -47,7 +53,7 @@ function withSpread([mean, deviation]) {
 }
 
 function seconds(value) {
-  return value >= 100 ? value.toFixed(0) : value.toFixed(1);
+  return number(value, value >= 100 ? 0 : 1);
 }
 
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;

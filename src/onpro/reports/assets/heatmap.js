@@ -69,10 +69,10 @@ function heatmap(place, { slot, title, caption, labels, rows, scale, corner, tel
     const share = scale(value / 100);
     pen.fillStyle = heat(stops, share);
     pen.fillRect(margin.left + j * cell, i * cell, cell - gap, cell - gap);
-    if (hasNumbers && value >= 0.5) {
+    if (hasNumbers) {
       pen.fillStyle = share > 0.58 ? inkHigh : inkLow;
       pen.textAlign = "center";
-      pen.fillText(value.toFixed(0), margin.left + (j + 0.5) * cell, (i + 0.5) * cell);
+      pen.fillText(number(value, 0), margin.left + (j + 0.5) * cell, (i + 0.5) * cell);
     }
   }));
   pen.fillStyle = quiet;

@@ -232,7 +232,7 @@ function runsOf(experiment) {
     const kinds = [...new Set(experiment.runs.map((run) => run.at(-1)))];
     const header = kinds.length > 1 ? [...data.runColumns, "made on"] : data.runColumns;
     const lines = experiment.runs.map((run) => {
-      const cells = run.slice(0, -1).map((cell) => (typeof cell === "string" ? cell : runNumber(cell)));
+      const cells = run.slice(0, -1).map((cell) => (typeof cell === "string" ? cell : number(cell, 2)));
       return kinds.length > 1 ? [...cells, `no. ${kinds.indexOf(run.at(-1)) + 1}`] : cells;
     });
     const title = `Runs of ${experiment.title}`;
@@ -250,11 +250,6 @@ function runsOf(experiment) {
   }, { once: true });
   runLists.set(experiment, details);
   return details;
-}
-
-function runNumber(value) {
-  if (value == null) return "–";
-  return Number.isInteger(value) ? value.toLocaleString("en") : number(value, 2);
 }
 
 function introduce() {

@@ -1,0 +1,145 @@
+"""A number is rounded the same way wherever it is shown: once, halves away from zero."""
+
+import json
+import math
+import random
+import shutil
+import subprocess
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from importlib.resources import files
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onpro.cli.live import cells
+from onpro.cli.summary import print_runs
+from onpro.experiments import Finished
+from onpro.experiments.progress import Progress
+from onpro.experiments.rounding import written
+from onpro.figures.accuracy import accuracy
+from onpro.figures.matrix import matrix
+from onpro.reports import latex, report
+from onpro.reports.matrices import cut
+from onpro.reports.page import content
+from tests.reports.made_up import result
+
+NODE = shutil.which("node")
+PERCENT = st.one_of(
+    st.floats(0, 100),
+    st.integers(0, 10_000).map(lambda hundredths: hundredths / 100),
+    st.integers(0, 400).map(lambda quarters: quarters / 4),
+)
+
+
+@given(st.floats(-1e15, 1e15) | PERCENT, st.integers(0, 4))
+def test_the_nearest_is_written_and_of_two_the_farther_from_zero(value: float, digits: int) -> None:
+    text = written(value, f".{digits}f")
+    error = abs(Fraction(text)) - abs(Fraction(repr(value)))
+    half = Fraction(1, 2 * 10**digits)
+    assert -half < error <= half
+    assert not text.startswith("-") or Fraction(text) < 0
+    assert written(value, f"+.{digits}f").lstrip("+") == text
+
+
+@given(PERCENT)
+def test_what_the_page_gets_of_a_cell_rounds_as_the_cell_does(value: float) -> None:
+    sent = float(json.loads(json.dumps(cut(value))))
+    assert len(repr(sent)) <= 5
+    for spec in (".0f", ".1f"):
+        assert written(sent, spec) == written(value, spec)
+
+
+def run(accuracy_of_all: float) -> Finished:
+    made = result(tasks=1, classes=2, accuracy=[[accuracy_of_all]])
+    return Finished(Path("a-1"), made | {"average_accuracy": accuracy_of_all})
+
+
+def drawn(figure: object) -> list[str]:
+    """All texts of a figure."""
+    from matplotlib.text import Text
+
+    assert hasattr(figure, "findobj")
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+@pytest.mark.parametrize("value", [4.5, 25.848, 0.25, 0.0, 64.55, 99.96, 0.44, 4.4996])
+def test_all_formats_agree(value: float) -> None:
+    one, whole = (
+        str(Decimal(str(value)).quantize(Decimal(unit), ROUND_HALF_UP)) for unit in ("0.1", "1")
+    )
+    runs = [run(value)]
+    said = StringIO()
+    print_runs(runs, said)
+    assert f" {one} " in said.getvalue()
+    assert f"| {one} |" in report(runs)
+    assert f" {one} &" in latex(runs)
+    assert any(f": {one} (" in text for text in drawn(accuracy(runs)))
+    assert whole in drawn(matrix(runs))
+    (experiment,) = content(runs)["experiments"]
+    assert experiment["accuracy"][0] == value == experiment["curve"][0][0]
+    ((cell,),) = experiment["matrix"]["rows"]
+    assert written(cell, ".0f") == whole
+    assert cells(Progress(1, 0, 1.0, value, None, None), "running")[1] == f"{one} %"
+
+
+def test_an_accuracy_of_zero_is_a_number() -> None:
+    runs = [run(0.0)]
+    assert "| 0.0 |" in report(runs)
+    assert "0" in drawn(matrix(runs))
+    assert content(runs)["experiments"][0]["matrix"]["rows"] == [[0]]
+
+
+def javascript(expression: str) -> object:
+    """The value of an expression in the page's script."""
+    assets = files("onpro.reports") / "assets"
+    script = "".join((assets / f"{name}.js").read_text() for name in ("dom", "heatmap"))
+    stub = "const swatch = () => null, explorable = () => null, shorten = (label) => label;"
+    program = f"{stub}{script}\nconsole.log(JSON.stringify({expression}))"
+    node = [NODE or "node", "-e", program]
+    answer = subprocess.run(node, capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no node on the PATH")
+def test_the_page_rounds_as_the_tables_do() -> None:
+    draw = random.Random(0)
+    values = [0.0, -0.04, 0.04, 0.05, -0.05, 4.5, -4.5, 0.25, 25.848, 1.005, 99.96]
+    values += [draw.randrange(10_000) / 100 for _ in range(500)]
+    values += [draw.uniform(-100, 100) for _ in range(500)]
+    values += [math.nextafter(value, 0) for value in values[:500]]
+    for digits in (0, 1, 2):
+        said = javascript(f"{json.dumps(values)}.map((value) => number(value, {digits}))")
+        assert said == [written(value, f".{digits}f").replace("-", "−") for value in values]
+
+
+DRAW = """(() => {
+  const texts = [];
+  const pen = new Proxy({}, {
+    get: (_, name) => name === "measureText" ? () => ({ width: 9 })
+      : name === "fillText" ? (text) => texts.push(text) : () => null,
+    set: () => true,
+  });
+  const element = () => ({
+    append() {}, setAttribute() {}, addEventListener() {}, getContext: () => pen, style: {},
+    clientWidth: 400,
+  });
+  const style = { getPropertyValue: () => "#000000", fontFamily: "" };
+  Object.assign(globalThis, {
+    document: { createElement: element, createElementNS: element },
+    getComputedStyle: () => style, devicePixelRatio: 1,
+  });
+  heatmap(element(), { slot: 0, title: "", caption: "", labels: ["x", "y"], scale: LINEAR,
+    rows: [[0], [0.04, 4.5]], corner: ["", ""], tellCell: () => [] });
+  return texts;
+})()"""
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no node on the PATH")
+def test_a_measured_zero_is_written_in_its_cell() -> None:
+    texts = javascript(DRAW)
+    assert isinstance(texts, list)
+    assert texts[:3] == ["0", "0", "5"]
