@@ -22,7 +22,10 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
         _print_accuracy(run.result, file)
         for title, key in MEASURES.items():
             print(f"{title:<20} {written(run.result[key], '.2f'):>6} %", file=file)
-        print(f"{'training':<20} {written(run.result['train_seconds'], '.1f'):>6} s", file=file)
+        seconds = written(run.result["train_seconds"], ".1f")
+        sharing = run.result.get("shared_by", 1)
+        part = f", its part of {sharing} runs side by side" if sharing > 1 else ""
+        print(f"{'training':<20} {seconds:>6} s{part}", file=file)
         print(f"{'saved in':<20} {run.folder}", file=file)
     experiments = by_experiment(runs)
     for title, members in experiments.items():
