@@ -83,7 +83,7 @@ def test_all_formats_agree(value: float) -> None:
     assert experiment["accuracy"][0] == value == experiment["curve"][0][0]
     ((cell,),) = experiment["matrix"]["rows"]
     assert written(cell, ".0f") == whole
-    assert cells(Progress(1, 0, 1.0, value, None, None), "running")[1] == f"{one} %"
+    assert cells(Progress(1, 0, 1.0, 1.0, value, None, None), "running")[1] == f"{one} %"
 
 
 def test_an_accuracy_of_zero_is_a_number() -> None:

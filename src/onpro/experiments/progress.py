@@ -82,7 +82,8 @@ def _is_event(event: Any) -> bool:
     if not isinstance(event, dict):
         return False
     numbers = is_whole(event.get("step")) and is_whole(event.get("task"))
-    if not numbers or not is_amount(event.get("train_seconds")):
+    seconds = (event.get("train_seconds"), event.get("elapsed_seconds", 0))
+    if not numbers or not all(map(is_amount, seconds)):
         return False
     if event.get("event") == "step":
         return True
