@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from onpro.memory import Memory
 from onpro.memory.reservoir import reservoir_batch, reservoir_sequential, store
+from tests.golden.values import Golden
 
 Update = Callable[..., Tensor]
 
@@ -49,13 +50,12 @@ def kept_share(
     return kept / trials
 
 
-def test_reservoir_b_agrees_with_the_official_code(golden_baselines: Mapping[str, Tensor]) -> None:
-    draws, expected = (
-        golden_baselines["reservoir.draws"],
-        golden_baselines["reservoir.slots_after_each_batch"],
-    )
-    memory = Memory(int(golden_baselines["reservoir.capacity"]), SHAPE, device="cpu")
-    for drawn, after in zip(draws, expected, strict=True):
+@pytest.mark.golden("baselines/reservoir.*")
+def test_reservoir_b_agrees_with_the_official_code(golden: Golden) -> None:
+    case = golden.group("baselines/reservoir.")
+    memory = Memory(int(case["capacity"]), SHAPE, device="cpu")
+    for drawn, after in zip(case["draws"], case["slots_after_each_batch"], strict=True):
+        assert len(drawn) == int(case["batch"])
         numbers = torch.arange(memory.seen, memory.seen + len(drawn))
         labels = torch.zeros_like(numbers)
         store(memory, drawn[drawn >= 0].floor().long(), item_images(numbers, labels), labels)

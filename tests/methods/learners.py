@@ -27,9 +27,15 @@ class Forward:
 
 
 class WithoutChance(ContrastMethod[C]):
-    """No augmentation, given slices, the whole memory in order: to put before a method."""
+    """No augmentation, given slices, the whole memory in order: to put before a method.
+
+    Images arrive, and are stored, as network input.
+    """
 
     slice_starts: list[int]
+
+    def prepare(self, images: Tensor) -> Tensor:
+        return images
 
     def vary(self, images: Tensor) -> Tensor:
         return images
