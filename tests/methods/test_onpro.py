@@ -305,15 +305,44 @@ def test_a_replay_batch_that_plain_rounding_leaves_empty_stays_as_it_is() -> Non
 
 
 def test_prototypes_of_replay_are_the_mean_of_both_views() -> None:
-    method = through_first_task(augmentation="none")
-    images, labels = method.draw(30)
-    method.replay_prototypes(method.encode(method.two_views(images)), labels)
-    z = normalize(method.network.project(method.encode(images)))
-    for k in range(CLASSES):
-        member = labels == k
-        expected = z[member].mean(dim=0) if member.any() else torch.zeros(32)
-        torch.testing.assert_close(method.prototypes[k], expected, rtol=1e-4, atol=1e-5)
-    assert not method.prototypes.requires_grad
+    method = learner()
+    method.network.double()
+    generator = torch.Generator().manual_seed(0)
+    width = method.network.encoder.out_features
+    for labels in (torch.tensor([0, 3, 3, 9, 0, 3]), torch.tensor([3, 1, 1, 1])):
+        both = torch.randn(2, len(labels), width, generator=generator, dtype=torch.float64)
+        method.replay_prototypes(both.flatten(0, 1), labels)
+        z = normalize(method.network.project(both), dim=2)
+        for k in range(CLASSES):  # what another batch held of a class counts no more
+            of_class = z[:, labels == k]
+            expected = of_class.mean(dim=(0, 1)) if of_class.numel() else z.new_zeros(32)
+            torch.testing.assert_close(method.prototypes[k], expected)
+        assert not method.prototypes.requires_grad
+
+
+def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = through_first_task(mixup_probability=1.0)
+    method.observe(SECOND[0])
+    mixtures: list[Mixture] = []
+    contrasted: list[Tensor] = []
+    mixed, loss = method.mixed, losses.replay_instance_loss
+
+    def note_mixture(images: Tensor, labels: Tensor) -> Mixture:
+        mixtures.append(mixed(images, labels))
+        return mixtures[-1]
+
+    def note_labels(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+        contrasted.append(labels)
+        return loss(similarity, labels, temperature)
+
+    monkeypatch.setattr(method, "mixed", note_mixture)
+    monkeypatch.setattr(losses, "replay_instance_loss", note_labels)
+    method.observe(SECOND[1])
+    ((_, first, second, weight),), (labels,) = mixtures, contrasted
+    fractional = (1 - weight) * first + weight * second
+    blocks = torch.arange(16)[:, None] * CLASSES
+    torch.testing.assert_close(labels, (fractional + blocks).flatten(), rtol=0, atol=1e-4)
+    assert ((fractional - fractional.round()).abs() > 0.01).sum() > 5
 
 
 def test_replay_prototypes_without_new_classes() -> None:

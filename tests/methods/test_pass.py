@@ -67,6 +67,16 @@ def test_every_task_begins_with_a_new_adam() -> None:
     assert method.optimizer is now
 
 
+def test_weights_decay_in_every_task() -> None:
+    """A decay that outweighs every gradient: the first step of an Adam goes towards 0."""
+    method = learner("pass", weight_decay=1e6, learning_rate=1e-7)
+    for batch in (batches(1)[0], batches(1, start=10)[0]):
+        before = method.network.encoder.conv1.weight.detach().clone()
+        method.observe(batch)
+        moved = method.network.encoder.conv1.weight.detach() - before
+        assert torch.equal(moved.sign(), -before.sign())
+
+
 def test_a_later_step_has_three_terms() -> None:
     method = after_first_task(augmentation="none", distillation_weight=2.0, prototype_weight=3.0)
     batch = batches(1, start=10)[0]
