@@ -203,7 +203,7 @@ def test_at_most_one_image_of_each_class_is_replayed() -> None:
 
 
 def test_one_mean_over_replayed_and_new_images() -> None:
-    method = learner("aser", memory=20, augmentation="none")
+    method = learner("aser", float64=True, memory=20, augmentation="none")
     for batch in batches(3):
         method.observe(batch)
     method.memory.labels.fill_(1)  # class 0 has left the memory

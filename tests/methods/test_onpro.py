@@ -1,6 +1,7 @@
 """OnPro on a tiny stream: what goes through the network, and what every setting changes."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from onpro.methods.feedback import Mixture
 from onpro.methods.onpro import OnPro, OnProSettings
 from onpro.nn.optimizers import Adam
 from onpro.streams import Batch, ClassIncremental
+from tests.methods.learners import in_float64
 
 CLASSES, TASKS = 10, 5
 DATA = tiny(classes=CLASSES, train_per_class=40, test_per_class=1, image_size=8)
@@ -387,6 +389,62 @@ LEFT_OUT: Mapping[str, set[str]] = {
     "without-new": {"ope_new"},
     "without-seen": {"ope_seen"},
 }
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_terms_are_those_of_the_right_views(later: bool) -> None:
+    """Every term again, where −x is the augmentation of x and similarities have no slice."""
+    method = learner(feature_slice=False, rotations=4, mixup_probability=1.0)
+    in_float64(method)
+    method.vary = lambda images: -images  # type: ignore[method-assign] # of this object alone
+    stream = [*FIRST, *SECOND[:2]] if later else FIRST[:3]
+    for batch in stream[:-1]:
+        method.observe(batch)
+    network, draw, mixed = deepcopy(method.network), method.draw, method.mixed
+    seen: list[tuple[Tensor, Tensor]] = []
+    replayed: list[Mixture] = []
+
+    def note_seen(count: int) -> tuple[Tensor, Tensor]:
+        seen.append(draw(count))
+        return seen[-1]
+
+    def note_replay(images: Tensor, labels: Tensor) -> Mixture:
+        replayed.append(mixed(images, labels))
+        return replayed[-1]
+
+    method.draw, method.mixed = note_seen, note_replay  # type: ignore[method-assign] # likewise
+    terms = method.observe(stream[-1])
+
+    def embed(*views: Tensor) -> Tensor:
+        return normalize(network.project(network.features(torch.cat(views))))
+
+    def rotated(labels: Tensor) -> Tensor:
+        return torch.cat([labels + CLASSES * block for block in range(4)])
+
+    new, labels = rotations(method.prepare(stream[-1].images), 4), stream[-1].labels
+    n, ((old, old_labels),) = len(labels), seen
+    if later:
+        (replay,) = replayed
+        images = rotations(replay.images, 4)
+        z = embed(new, -new, images, -images)
+        of_replay = 0.5 * z[2 * len(new) :] @ z[2 * len(new) :].T
+        expected = {
+            "ins_replay": losses.replay_instance_loss(of_replay, rotated(replay.labels), 0.07),
+            "ce": losses.mixup_cross_entropy(
+                network(-replay.images), replay.first, replay.second, replay.weight
+            ),
+        }
+    else:
+        z = embed(new, -new)
+        expected = {"ce": cross_entropy(network(-new[:n]), labels)}
+    z = z[: 2 * len(new)]
+    scale = 0.5 if later else 1.0
+    expected["ins_new"] = losses.new_instance_loss(scale * z @ z.T, rotated(labels), 0.07)
+    raw, varied = z.chunk(2)
+    expected["ope_new"], *_ = losses.prototype_contrast(raw[:n], varied[:n], labels, CLASSES, 0.5)
+    raw, varied = embed(old, -old).chunk(2)
+    expected["ope_seen"], *_ = losses.prototype_contrast(raw, varied, old_labels, CLASSES, 0.5)
+    torch.testing.assert_close(terms, {name: term.detach() for name, term in expected.items()})
 
 
 @pytest.mark.parametrize("recipe", [None, *recipes("onpro")])
