@@ -1,50 +1,28 @@
 """Fixtures every test may use."""
 
 import os
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read when torch loads
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a GPU is first used
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-GOLDEN = Path(__file__).parent / "golden"
-
-
-class Golden(Mapping[str, Tensor]):
-    """Inputs and outputs of a reference implementation, as tensors, by key."""
-
-    def __init__(self, file: str) -> None:
-        self._arrays = np.load(GOLDEN / file, allow_pickle=False)
-
-    def __getitem__(self, key: str) -> Tensor:
-        return torch.from_numpy(np.asarray(self._arrays[key]).copy())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays.files)
-
-    def __len__(self) -> int:
-        return len(self._arrays.files)
-
-    def group(self, prefix: str) -> dict[str, Tensor]:
-        """All tensors whose key starts with the prefix, by the rest of their key."""
-        return {k[len(prefix) :]: self[k] for k in self if k.startswith(prefix)}
+from tests.golden.values import Golden, matching
 
 
-@pytest.fixture(scope="session")
-def golden() -> Golden:
-    """Golden numbers of OnPro."""
-    return Golden("onpro.npz")
-
-
-@pytest.fixture(scope="session")
-def golden_baselines() -> Golden:
-    """Golden numbers of the baselines."""
-    return Golden("baselines.npz")
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
+    """The golden numbers that the test's mark names, all of which it must read."""
+    mark = request.node.get_closest_marker("golden")
+    assert mark is not None, "name what the test reads: @pytest.mark.golden(patterns)"
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    values = Golden(matching(pattern.format(**parameters) for pattern in mark.args))
+    failed = request.session.testsfailed
+    yield values
+    if request.session.testsfailed == failed:
+        values.assert_all_read()
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,7 @@
 """Rotations that make new classes."""
 
-from collections.abc import Mapping
-
 import pytest
 import torch
-from torch import Tensor
 
 from onpro.augment import (
     check_rotation,
@@ -14,18 +11,19 @@ from onpro.augment import (
     rotations,
 )
 from onpro.errors import UserError
+from tests.golden.values import Golden
 
 
-def test_16_rotations_as_in_the_official_code(golden: Mapping[str, Tensor]) -> None:
-    assert torch.equal(rotations(golden["rot16_in"], 16), golden["rot16_out"])
+@pytest.mark.golden("onpro/rot16_*")
+def test_16_rotations_as_in_the_official_code(golden: Golden) -> None:
+    assert torch.equal(rotations(golden["onpro/rot16_in"], 16), golden["onpro/rot16_out"])
 
 
-def test_4_rotations_are_the_blocks_of_the_16_with_untouched_halves(
-    golden: Mapping[str, Tensor],
-) -> None:
-    n = len(golden["rot16_in"])
-    expected = golden["rot16_out"].view(4, 4, n, 3, 8, 8)[:, 0].flatten(0, 1)
-    assert torch.equal(rotations(golden["rot16_in"], 4), expected)
+@pytest.mark.golden("onpro/rot16_*")
+def test_4_rotations_are_the_blocks_of_the_16_with_untouched_halves(golden: Golden) -> None:
+    n = len(golden["onpro/rot16_in"])
+    expected = golden["onpro/rot16_out"].view(4, 4, n, 3, 8, 8)[:, 0].flatten(0, 1)
+    assert torch.equal(rotations(golden["onpro/rot16_in"], 4), expected)
 
 
 @pytest.mark.parametrize("blocks", [1, 4, 16])
@@ -55,11 +53,11 @@ def test_labels_of_mixed_images_stay_fractional() -> None:
     assert rotated.tolist() == [1.25, 7.0, 11.25, 17.0, 21.25, 27.0, 31.25, 37.0]
 
 
-def test_rotations_of_pass_are_interleaved(golden_baselines: Mapping[str, Tensor]) -> None:
-    images, labels = golden_baselines["pass.rotation.x"], golden_baselines["pass.rotation.y"]
-    rotated = interleaved_rotations(images)
-    assert torch.equal(rotated, golden_baselines["pass.rotation.rotated"])
-    assert torch.equal(interleaved_labels(labels), golden_baselines["pass.rotation.labels"])
+@pytest.mark.golden("baselines/pass.rotation.*")
+def test_rotations_of_pass_are_interleaved(golden: Golden) -> None:
+    case = golden.group("baselines/pass.rotation.")
+    assert torch.equal(interleaved_rotations(case["x"]), case["rotated"])
+    assert torch.equal(interleaved_labels(case["y"]), case["labels"])
 
 
 @pytest.mark.parametrize(

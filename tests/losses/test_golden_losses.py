@@ -5,45 +5,47 @@ import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from onpro import losses
-from tests.conftest import Golden
+from tests.golden.values import Golden, near
 
 
-def assert_close(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-7)
-
-
+@pytest.mark.golden("onpro/ope_z?", "onpro/ope_y", "onpro/ope_loss", "onpro/ope_proto?")
 def test_prototype_contrast(golden: Golden) -> None:
-    z1, z2, y = golden["ope_z1"], golden["ope_z2"], golden["ope_y"]
+    z1, z2, y = golden["onpro/ope_z1"], golden["onpro/ope_z2"], golden["onpro/ope_y"]
     loss, first, second = losses.prototype_contrast(z1, z2, y, 8, 0.5)
-    assert_close(loss, golden["ope_loss"])
-    torch.testing.assert_close(first, golden["ope_proto1"], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(second, golden["ope_proto2"], rtol=1e-5, atol=1e-6)
+    near(loss, golden["onpro/ope_loss"])
+    near(first, golden["onpro/ope_proto1"])
+    near(second, golden["onpro/ope_proto2"])
 
 
+@pytest.mark.golden("onpro/ope_z?", "onpro/ope_y", "onpro/ope_old_only_loss_classes_below_4")
 def test_prototype_contrast_of_old_classes_only(golden: Golden) -> None:
-    z1, z2, y = golden["ope_z1"], golden["ope_z2"], golden["ope_y"]
+    z1, z2, y = golden["onpro/ope_z1"], golden["onpro/ope_z2"], golden["onpro/ope_y"]
     loss, _, _ = losses.prototype_contrast(z1, z2, y, 4, 0.5)
-    assert_close(loss, golden["ope_old_only_loss_classes_below_4"])
+    near(loss, golden["onpro/ope_old_only_loss_classes_below_4"])
 
 
+@pytest.mark.golden("onpro/ins_*")
 def test_instance_losses(golden: Golden) -> None:
-    similarity, labels = golden["ins_sim"], golden["ins_labels"]
+    similarity, labels = golden["onpro/ins_sim"], golden["onpro/ins_labels"]
     new = losses.new_instance_loss(similarity, labels, 0.07)
     replay = losses.replay_instance_loss(similarity, labels, 0.07)
-    assert_close(new, golden["ins_new"])
-    assert_close(replay, golden["ins_replay"])
+    near(new, golden["onpro/ins_new"])
+    near(replay, golden["onpro/ins_replay"])
 
 
+@pytest.mark.golden("baselines/supcon.z?", "baselines/supcon.labels", "baselines/supcon.{case}.*")
 @pytest.mark.parametrize(("case", "temperature"), [("t007", 0.07), ("t01", 0.1)])
-def test_supervised_contrast(golden_baselines: Golden, case: str, temperature: float) -> None:
-    data = golden_baselines.group("supcon.")
+def test_supervised_contrast(golden: Golden, case: str, temperature: float) -> None:
+    data = golden.group("baselines/supcon.")
     z1, z2 = data["z1"].requires_grad_(), data["z2"].requires_grad_()
     z = torch.cat([z1, z2])
     loss = losses.supervised_contrast(z @ z.T, data["labels"].repeat(2), temperature).mean()
     loss.backward()
-    assert_close(loss.detach(), data[f"{case}.loss"])
-    torch.testing.assert_close(z1.grad, data[f"{case}.grad_z1"], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(z2.grad, data[f"{case}.grad_z2"], rtol=1e-4, atol=1e-6)
+    near(loss, data[f"{case}.loss"])
+    assert z1.grad is not None
+    assert z2.grad is not None
+    near(z1.grad, data[f"{case}.grad_z1"])
+    near(z2.grad, data[f"{case}.grad_z2"])
 
 
 def test_mixup_cross_entropy_is_a_weighted_pair() -> None:

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from onpro.memory import Memory
-from onpro.memory.reservoir import reservoir_batch, reservoir_sequential, store
+from onpro.memory.reservoir import (
+    draw_batch,
+    draw_sequential,
+    reservoir_batch,
+    reservoir_sequential,
+    store,
+)
+from tests.golden.values import Golden
 
 Update = Callable[..., Tensor]
 
@@ -49,13 +56,12 @@ def kept_share(
     return kept / trials
 
 
-def test_reservoir_b_agrees_with_the_official_code(golden_baselines: Mapping[str, Tensor]) -> None:
-    draws, expected = (
-        golden_baselines["reservoir.draws"],
-        golden_baselines["reservoir.slots_after_each_batch"],
-    )
-    memory = Memory(int(golden_baselines["reservoir.capacity"]), SHAPE, device="cpu")
-    for drawn, after in zip(draws, expected, strict=True):
+@pytest.mark.golden("baselines/reservoir.*")
+def test_reservoir_b_agrees_with_the_official_code(golden: Golden) -> None:
+    case = golden.group("baselines/reservoir.")
+    memory = Memory(int(case["capacity"]), SHAPE, device="cpu")
+    for drawn, after in zip(case["draws"], case["slots_after_each_batch"], strict=True):
+        assert len(drawn) == int(case["batch"])
         numbers = torch.arange(memory.seen, memory.seen + len(drawn))
         labels = torch.zeros_like(numbers)
         store(memory, drawn[drawn >= 0].floor().long(), item_images(numbers, labels), labels)
@@ -140,6 +146,28 @@ def test_reservoir_b_accepts_all_of_the_batch_after_filling() -> None:
         feed(reservoir_batch, memory, 20, generator)
         feed(reservoir_batch, memory, 1, generator)
         assert 20 in numbers_in(memory)
+
+
+@pytest.mark.parametrize("seen", [0, 3, 4, 9])
+def test_reservoir_b_draws_below_the_items_seen_before_the_rest_of_the_batch(seen: int) -> None:
+    memory = Memory(4, SHAPE, device="cpu")
+    memory.advance(seen)
+    arriving = 3000
+    draws = draw_batch(memory, arriving, generator_of(6))
+    assert len(draws) == arriving - max(0, 4 - seen)
+    assert set(draws.tolist()) == set(range(max(4, seen)))  # each of them comes some 300 times
+
+
+@pytest.mark.parametrize("seen", [0, 3, 4, 9])
+def test_reservoir_s_draws_one_number_more_for_each_item(seen: int) -> None:
+    generator, drawn = generator_of(7), []
+    for _ in range(500):
+        memory = Memory(4, SHAPE, device="cpu")
+        memory.advance(seen)
+        drawn.append(draw_sequential(memory, 7, generator))
+    first = max(4, seen)
+    for place, draws in enumerate(torch.stack(drawn).T):
+        assert set(draws.tolist()) == set(range(first + place + 1))
 
 
 def test_reservoir_b_accepts_with_the_share_of_slots_in_items_seen() -> None:

@@ -13,6 +13,7 @@ from onpro.errors import UserError
 from onpro.methods import Context, method
 from onpro.methods.contrast import C, ContrastMethod
 from onpro.methods.registry import AnyMethod
+from onpro.methods.teacher import Teacher
 from onpro.streams import Batch, ClassIncremental
 
 DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
@@ -27,9 +28,15 @@ class Forward:
 
 
 class WithoutChance(ContrastMethod[C]):
-    """No augmentation, given slices, the whole memory in order: to put before a method."""
+    """No augmentation, given slices, the whole memory in order: to put before a method.
+
+    Images arrive, and are stored, as network input.
+    """
 
     slice_starts: list[int]
+
+    def prepare(self, images: Tensor) -> Tensor:
+        return images
 
     def vary(self, images: Tensor) -> Tensor:
         return images
@@ -41,13 +48,29 @@ class WithoutChance(ContrastMethod[C]):
         return torch.tensor([self.slice_starts.pop(0)])
 
 
-def learner(name: str, **changes: Any) -> Any:
+def learner(name: str, *, float64: bool = False, **changes: Any) -> Any:
     """A method on images of 8×8; `num_classes`, `memory` and `seed` are those of the run."""
     run: dict[str, Any] = {"num_classes": 4, "memory": 200, "seed": 0}
     run |= {key: changes.pop(key) for key in list(changes) if key in run}
     settings = method(name).settings_type(**{"encoder": "slim"} | changes)
     context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), **run)
-    return method(name)(settings, context)
+    learner = method(name)(settings, context)
+    return in_float64(learner) if float64 else learner
+
+
+def in_float64(learner: AnyMethod) -> AnyMethod:
+    """The method with all its networks in float64, to compare numbers on any processor.
+
+    In float32 a network amplifies rounding, and with it the order in which a processor adds up.
+    Augmentations are float32: leave them out.
+    """
+    for part in vars(learner).values():
+        module = part.network if isinstance(part, Teacher) else part
+        if isinstance(module, torch.nn.Module):
+            module.double()
+    normalise = learner.prepare
+    learner.prepare = lambda images: normalise(images).double()  # type: ignore[method-assign] # of this object alone
+    return learner
 
 
 def batches(count: int, start: int = 0, size: int = 10) -> list[Batch]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.methods import aser
 from onpro.methods.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from tests.methods.learners import batches, found_in, learner, refused, watch
 
@@ -144,6 +145,48 @@ def test_feature_passes_leave_the_running_statistics_alone() -> None:
     assert method.network.training
 
 
+def test_a_class_is_rare_below_a_random_share_of_at_most_one_in_classes() -> None:
+    method = learner("aser", memory=16)  # of 4 classes: shares of 4/16, 9/16, 2/16, 1/16
+    labels = torch.tensor([0] * 4 + [1] * 9 + [2] * 2 + [3])
+    method.memory.write(torch.arange(16), torch.zeros(16, 3, 8, 8).byte(), labels)
+    method.memory.advance(16)
+    rare = torch.stack([method.is_rare(torch.arange(4)) for _ in range(400)]).float().mean(dim=0)
+    assert rare[:2].tolist() == [0, 0]
+    assert rare[2:].tolist() == pytest.approx([1 / 2, 3 / 4], abs=0.1)
+
+
+def test_what_is_judged_does_not_judge_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cooperative set leaves out the candidates, candidates of an update its judges."""
+    method = learner("aser", memory=20)
+    for batch in [b for pair in zip(batches(2), batches(2, start=10), strict=True) for b in pair]:
+        method.observe(batch)
+    judged: list[tuple[Points, Points]] = []
+
+    def note_scores(candidates: Points, cooperative: Points, **others: Any) -> Tensor:
+        judged.append((candidates, cooperative))
+        return adversarial_scores(candidates=candidates, cooperative=cooperative, **others)
+
+    def note_values(evaluated: Points, candidates: Points, neighbours: int) -> Tensor:
+        new = 10
+        judged.append((without_last(candidates, new), without_last(evaluated, new)))
+        return knn_shapley_values(evaluated, candidates, neighbours)
+
+    monkeypatch.setattr(aser, "adversarial_scores", note_scores)
+    monkeypatch.setattr(aser, "knn_shapley_values", note_values)
+    monkeypatch.setattr(method, "features", lambda *sets: [s.flatten(1).double() for s in sets])
+    for batch in [*batches(8, start=2), *batches(2, start=12)]:
+        method.observe(batch)
+    assert len(judged) == 20
+    for candidates, judges in judged:
+        of_judges = judges.features[judges.exists]
+        assert len(of_judges) > 0
+        assert not found_in(candidates.features[candidates.exists], of_judges).any()
+
+
+def without_last(points: Points, count: int) -> Points:
+    return Points(points.features[:-count], points.labels[:-count], points.exists[:-count])
+
+
 def test_at_most_one_image_of_each_class_is_replayed() -> None:
     method = learner("aser", memory=40, augmentation="none")
     for batch in batches(14):
@@ -160,7 +203,7 @@ def test_at_most_one_image_of_each_class_is_replayed() -> None:
 
 
 def test_one_mean_over_replayed_and_new_images() -> None:
-    method = learner("aser", memory=20, augmentation="none")
+    method = learner("aser", float64=True, memory=20, augmentation="none")
     for batch in batches(3):
         method.observe(batch)
     method.memory.labels.fill_(1)  # class 0 has left the memory

@@ -13,6 +13,7 @@ from onpro.errors import UserError
 from onpro.methods import Context, Settings
 from onpro.methods.base import About, Method, Progress, room_for, total
 from onpro.streams import Batch, ClassIncremental
+from tests.methods.learners import in_float64
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
 SETTINGS = Settings(encoder="slim", augmentation="none")
@@ -138,7 +139,7 @@ def test_heads_grow_with_unannounced_classes_and_only_then() -> None:
 
 
 def test_prediction_is_the_highest_score_in_eval_mode_and_leaves_train_mode() -> None:
-    method = recorder()
+    method = in_float64(recorder())
     for batch in batches():
         method.observe(batch)
     images = DATA.test.images
@@ -146,7 +147,7 @@ def test_prediction_is_the_highest_score_in_eval_mode_and_leaves_train_mode() ->
     assert scores.shape == (12, 6)
     assert not scores.requires_grad
     assert torch.equal(method.predict(images), scores.argmax(dim=1))
-    assert torch.allclose(method.scores(images[:1]), scores[:1], atol=1e-5)
+    torch.testing.assert_close(method.scores(images[:1]), scores[:1])
     assert method.network.training
 
 
@@ -206,9 +207,9 @@ def test_half_precision_is_the_networks_alone(precision: str) -> None:
 
 
 def test_layout_changes_nothing_but_rounding() -> None:
-    first, last = recorder(channels_last=False), recorder(channels_last=True)
+    first, last = (in_float64(recorder(channels_last=last)) for last in (False, True))
     images = DATA.test.images
-    assert torch.allclose(first.scores(images), last.scores(images), atol=1e-5)
+    torch.testing.assert_close(first.scores(images), last.scores(images))
 
 
 @pytest.mark.parametrize("classes", [(), (-1, 0)])

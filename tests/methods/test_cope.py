@@ -97,7 +97,7 @@ def test_a_single_class_takes_no_step() -> None:
 
 
 def test_prototypes_move_by_embeddings_from_before_the_step() -> None:
-    method = learner("cope", augmentation="none", prototype_momentum=0.8, **SMALL)
+    method = learner("cope", float64=True, augmentation="none", prototype_momentum=0.8, **SMALL)
     first, second = batches(2)
     method.observe(first)
     network = deepcopy(method.network)

@@ -15,6 +15,7 @@ from onpro.errors import UserError
 from onpro.methods import Context
 from onpro.methods.er import ER, ERSettings
 from onpro.streams import Batch, ClassIncremental
+from tests.methods.learners import in_float64
 
 DATA = tiny(classes=4, train_per_class=50, test_per_class=1, image_size=8)
 
@@ -88,6 +89,7 @@ def test_images_are_augmented_before_the_network() -> None:
 
 def test_one_sgd_step_on_the_sum_of_two_means() -> None:
     method = learner(augmentation="none", learning_rate=0.05)
+    in_float64(method)
     first, second, third = batches(3)
     method.observe(first)
     method.observe(second)
@@ -103,7 +105,7 @@ def test_one_sgd_step_on_the_sum_of_two_means() -> None:
     after = dict(method.network.named_parameters())
     for (name, before), gradient in zip(network.named_parameters(), gradients, strict=True):
         expected = before.detach() - 0.05 * gradient
-        torch.testing.assert_close(after[name].detach(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(after[name].detach(), expected)
     for name, running in network.named_buffers():  # new and old images in separate statistics
         torch.testing.assert_close(method.network.get_buffer(name), running)
 

@@ -91,7 +91,7 @@ def test_a_class_is_given_up_in_all_its_rotations() -> None:
 
 
 def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> None:
-    method = learner("er", distillation=10.0, augmentation="none", replay_batch=200)
+    method = learner("er", float64=True, distillation=10.0, augmentation="none", replay_batch=200)
     stream = batches(11)
     for batch in stream[:10]:
         assert "distillation" not in method.observe(batch)

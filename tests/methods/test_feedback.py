@@ -23,7 +23,7 @@ from onpro.methods.feedback import (
     plain_counts,
     unmixed,
 )
-from tests.conftest import Golden
+from tests.golden.values import Golden
 
 KERNELS: tuple[Kernel, ...] = ("inverse", "gaussian")
 ROUNDINGS: tuple[Rounding, ...] = ("exact", "plain")
@@ -92,13 +92,14 @@ def pair_counts(mixture: Mixture, classes: int) -> Tensor:
 # Probabilities of pairs
 
 
+@pytest.mark.golden("onpro/apf_*")
 def test_probabilities_of_the_official_code(golden: Golden) -> None:
-    q = golden["apf_q"]
+    q = golden["onpro/apf_q"]
     present = q.any(dim=1).tolist()
     ours = pair_probabilities(q, "inverse")
-    expected = iter(golden["apf_pair_probability"])
+    expected = iter(golden["onpro/apf_pair_probability"])
     for (i, j), value in zip(upper_triangle(len(q)), ours, strict=True):
-        wanted = next(expected) if present[i] and present[j] else torch.tensor(0.0)
+        wanted = next(expected) if present[i] and present[j] else q.new_zeros(())
         torch.testing.assert_close(value, wanted, rtol=1e-4, atol=1e-9)
     assert next(expected, None) is None
 

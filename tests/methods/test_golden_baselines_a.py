@@ -1,21 +1,24 @@
 """A-GEM, MIR, GSS, GDumb, DER++, iCaRL and nearest class mean against the originals' numbers."""
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
-from onpro.memory import Replay
+from onpro.memory import Memory, Replay
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
+from onpro.methods import gss
 from onpro.methods.agem import projected
 from onpro.methods.derpp import DERpp
-from onpro.methods.gradients import batch_gradient, cosines, per_sample_gradients
 from onpro.methods.gss import replacement_probability, slot_weights
 from onpro.methods.icarl import binary_targets, summed_binary_cross_entropy
 from onpro.methods.mir import interference
 from onpro.methods.ncm import class_mean_directions, nearest_mean_scores
+from onpro.methods.virtual_step import virtual_step
 from onpro.streams import Batch
-from tests.conftest import Golden
+from tests.golden.values import Golden, near
 from tests.methods.learners import DATA, learner
 
 
@@ -45,86 +48,107 @@ class ConvBN(nn.Module):
 NETWORKS: dict[str, type[nn.Module]] = {"mlp": MLP, "bn": ConvBN}
 
 
-def network(kind: str, state: dict[str, Tensor]) -> nn.Module:
+def network(kind: str, state: Mapping[str, Tensor]) -> nn.Module:
     module = NETWORKS[kind]()
-    module.load_state_dict(state, assign=True)
+    module.load_state_dict(dict(state), assign=True)
     return module.requires_grad_()
 
 
-def near(actual: Tensor, expected: Tensor, *, relative: float = 1e-5) -> None:
-    torch.testing.assert_close(actual.detach(), expected, rtol=relative, atol=relative * 1e-1)
-
-
+@pytest.mark.golden("baselines/agem.{case}.*")
 @pytest.mark.parametrize("case", ["conflict", "no_conflict"])
-def test_agem_projection(golden_baselines: Golden, case: str) -> None:
-    g = golden_baselines.group(f"agem.{case}.")
+def test_agem_projection(golden: Golden, case: str) -> None:
+    g = golden.group(f"baselines/agem.{case}.")
     near(projected([g["grad"]], [g["grad_ref"]])[0], g["out"])
     cut = torch.tensor_split(g["grad"], [7, 30]), torch.tensor_split(g["grad_ref"], [7, 30])
     near(torch.cat(projected(*cut)), g["out"])  # one product over all parameters
 
 
+@pytest.mark.golden("baselines/mir.{kind}.*")
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_mir_ranking(golden_baselines: Golden, kind: str) -> None:
-    g = golden_baselines.group(f"mir.{kind}.")
-    module = network(kind, golden_baselines.group(f"mir.{kind}.model.")).train()
+def test_mir_ranking(golden: Golden, kind: str) -> None:
+    g = golden.group(f"baselines/mir.{kind}.")
+    module = network(kind, g.group("model.")).train()
     cross_entropy(module(g["x"]), g["y"]).backward()
     for name, parameter in module.named_parameters():
         assert parameter.grad is not None
-        near(parameter.grad, g[f"grad.{name}"], relative=1e-4)
-    score = interference(module, g["cand_x"], g["cand_y"], float(g["lr"]))
-    torch.testing.assert_close(score, g["score"], rtol=1e-5, atol=1e-6)
+        near(parameter.grad, g[f"grad.{name}"])
+    rate, candidates, labels = float(g["lr"]), g["cand_x"], g["cand_y"]
+    after = cross_entropy(virtual_step(module, rate)(candidates), labels, reduction="none")
+    score = interference(module, candidates, labels, rate)
+    near(after, g["post_loss"])
+    near(after - score, g["pre_loss"])
+    near(score, g["score"], scale=g["post_loss"])
     assert torch.equal(score.topk(8).indices, g["top8"])
-    for name, running in golden_baselines.group(f"mir.{kind}.model_after.").items():
-        near(module.get_buffer(name), running)
+    if kind == "bn":
+        for name, running in g.group("model_after.").items():
+            near(module.get_buffer(name), running)
 
 
+@pytest.mark.golden("baselines/gss.{kind}.{case}.*")
 @pytest.mark.parametrize("case", ["fill", "full_conflict", "full_no_conflict"])
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_gss_scores(golden_baselines: Golden, kind: str, case: str) -> None:
-    g = golden_baselines.group(f"gss.{kind}.{case}.")
-    module = network(kind, golden_baselines.group(f"gss.{kind}.{case}.model.")).eval()
-    size = int(g["batch"])
-    batches = [b for b in g["permutation"].split(size)[: int(g["strength"])] if len(b) == size]
-    references = [batch_gradient(module, g["memory_x"][b], g["memory_y"][b]) for b in batches]
-    near(torch.stack(references), g["memory_gradients"], relative=1e-4)
+def test_gss_update(golden: Golden, kind: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory's update, given the original's random choices."""
+    g = golden.group(f"baselines/gss.{kind}.{case}.")
+    method = learner(
+        "gss", gradient_batches=int(g["strength"]), gradient_batch=int(g["batch"]), memory=24
+    )
+    method.network = network(kind, g.group("model.")).eval()
+    filled, shape, dtype = int(g["memory_filled"]), g["x"].shape[1:], torch.float64
+    method.memory = Memory(24, shape, device="cpu", dtype=dtype, extra={"score": ((), dtype)})
+    stored = torch.arange(filled)
+    method.memory.write(
+        stored, g["memory_x"][:filled], g["memory_y"][:filled], score=g["memory_score"][:filled]
+    )
+    method.memory.advance(filled)
+    assert (g["memory_score"][filled:] == 0).all()
+    monkeypatch.setattr(method, "network_input", lambda images: images)
+    monkeypatch.setattr(torch, "randperm", lambda count, **_: g["permutation"])
 
-    each = per_sample_gradients(module, g["x"], g["y"])
-    near(each.mean(dim=0), batch_gradient(module, g["x"], g["y"]), relative=1e-4)
-    score = torch.stack([cosines(each, r) for r in references]).amax(dim=0)
-    if "item_score" in g:
-        near(score[: len(g["item_score"])], g["item_score"], relative=1e-4)
-    if "batch_score" in g:
-        whole = [cosines(each.mean(dim=0, keepdim=True), r) for r in references]
-        near(torch.stack(whole).amax(dim=0), g["batch_score"], relative=1e-4)
+    near(torch.stack(list(method.memory_gradients())), g["memory_gradients"])
+    scores, of_batch = method.redundancy(g["x"], g["y"])
+    if case == "fill":
+        near(scores[:4], g["item_score"])
+        method.fill_memory(g["x"], g["y"])
+    else:
+        near(of_batch[None], g["batch_score"])
+        slots, draws = torch.arange(6), torch.zeros(6)  # all would be stored, did they conflict
+        if case == "full_conflict":
+            near(scores, g["item_score"])
+            weights = slot_weights(method.memory.fields["score"])
+            near(weights, g["slot_weight"])
+            near(weights / weights.sum(), g["slot_probability"])
+            slots, probability = g["slots_drawn"], g["replace_probability"]
+            near(replacement_probability(scores, g["memory_score"][slots]), probability)
+            draws = probability + torch.where(g["replaced"] == 1, -1e-3, 1e-3)
+        monkeypatch.setattr(gss, "weighted_slots", lambda *_: slots)
+        monkeypatch.setattr(torch, "rand", lambda count, **_: draws)
+        method.exchange(g["x"], g["y"])
+    assert len(method.memory) == int(g["memory_filled_after"])
+    assert torch.equal(method.memory.labels, g["memory_y_after"])
+    near(method.memory.fields["score"], g["memory_score_after"])
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_gss_replacement_probabilities(golden_baselines: Golden, kind: str) -> None:
-    g = golden_baselines.group(f"gss.{kind}.full_conflict.")
-    weights = slot_weights(g["memory_score"])
-    near(weights, g["slot_weight"])
-    near(weights / weights.sum(), g["slot_probability"])
-    of_slots = g["memory_score"][g["slots_drawn"]]
-    near(replacement_probability(g["item_score"], of_slots), g["replace_probability"])
-
-
+@pytest.mark.golden("baselines/gdumb.m{size}.*")
 @pytest.mark.parametrize("size", [10, 17])
 @pytest.mark.parametrize("together", [1, 5, 10])
-def test_gdumb_memory(golden_baselines: Golden, size: int, together: int) -> None:
-    g = golden_baselines.group(f"gdumb.m{size}.")
+def test_gdumb_memory(golden: Golden, size: int, together: int) -> None:
+    g = golden.group(f"baselines/gdumb.m{size}.")
     labels, counts = g["labels"], g["counts_after_each"]
     largest = torch.cat([torch.ones(1, dtype=torch.int64), counts[:-1].amax(dim=1)])
     draws = (g["position_deleted"].clamp(min=0) + 0.5).double() / largest
     numbers = torch.arange(len(labels))
     images = numbers.to(torch.uint8).view(-1, 1, 1, 1)
-    memory = GreedyBalancedMemory(size, (1, 1, 1), 9, device="cpu")
+    memory = GreedyBalancedMemory(int(g["memory_size"]), (1, 1, 1), 9, device="cpu")
     for batch in numbers.split(together):
         memory.update(images[batch], labels[batch], draws[batch])
         stored = torch.bincount(memory.labels, minlength=9)
         assert torch.equal(stored, counts[batch[-1]])
-    kept = memory.images.flatten().long()
-    assert torch.equal(kept.sort().values, g["final_item_ids"].sort().values)
-    assert torch.equal(labels[kept], memory.labels)
+    kept = memory.images.flatten().long().sort().values
+    by_class = kept[memory.first_stored[labels[kept]].argsort(stable=True)]
+    assert torch.equal(by_class, g["final_item_ids"])
+    assert torch.equal(memory.labels.sort().values, g["final_labels"].sort().values)
+    assert torch.equal(labels[by_class], g["final_labels"])
 
 
 class Fed(DERpp):
@@ -140,36 +164,58 @@ class Fed(DERpp):
         return self.drawn.pop(0)
 
 
-@pytest.mark.parametrize("case", ["a01_b05", "empty_memory"])
-def test_derpp_step(golden_baselines: Golden, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    g = golden_baselines.group("derpp.")
-    method = learner("derpp", num_classes=10)
+def derpp_step(g: Golden, case: str, leaves: dict[str, Tensor], drawn: list[Replay]) -> Fed:
+    """One step on given logits, with something in memory if something is drawn from it."""
+    method: Fed = learner("derpp", num_classes=10)
     method.__class__ = Fed
-    monkeypatch.setattr(method.network.classifier, "forward", lambda logits: logits)
-    replayed = case != "empty_memory"
-    names = ("x", "b1", "b2") if replayed else ("x",)
-    leaves = {name: g[f"logits_{name}"].requires_grad_() for name in names}
-    method.logits = list(leaves.values())
-    nothing, images = torch.zeros(16), torch.zeros(16, *DATA.image_shape, dtype=torch.uint8)
-    method.drawn = [
-        Replay(images, nothing.long(), {"logits": g["stored_logits_b1"]}),
-        Replay(images, g["y_b2"], {"logits": torch.zeros(16, 10)}),
-    ]
-    if replayed:
-        one = torch.zeros(1, 10)
-        method.memory.write(torch.tensor([0]), images[:1], g["y"][:1], logits=one)
+    method.network.classifier = nn.Identity()  # type: ignore[assignment] # logits are given
+    method.logits, method.drawn = list(leaves.values()), drawn
+    images, labels = torch.zeros(10, *DATA.image_shape, dtype=torch.uint8), g["y"]
+    if drawn:
+        method.memory.write(
+            torch.zeros(1).long(), images[:1], labels[:1], logits=torch.zeros(1, 10)
+        )
         method.memory.advance(1)
-    terms = method.learn(Batch(images[:10], g["y"], None, tuple(range(10))))
+    terms = method.learn(Batch(images, labels, None, tuple(range(10))))
     near(torch.stack(list(terms.values())).sum(), g[f"{case}.loss"])
     for name, leaf in leaves.items():
         assert leaf.grad is not None
-        near(leaf.grad, g[f"{case}.grad_logits_{name}"], relative=1e-4)
-    near(method.memory.fields["logits"][-10:], g[f"{case}.stored_logits_new"])
+        near(leaf.grad, g[f"{case}.grad_logits_{name}"])
+    near(method.memory.fields["logits"][-10:].double(), g[f"{case}.stored_logits_new"])
+    return method
 
 
+@pytest.mark.golden(
+    "baselines/derpp.logits_*",
+    "baselines/derpp.stored_logits_b1",
+    "baselines/derpp.y*",
+    "baselines/derpp.a01_b05.*",
+)
+def test_derpp_step(golden: Golden) -> None:
+    g = golden.group("baselines/derpp.")
+    leaves = {name: g[f"logits_{name}"].requires_grad_() for name in ("x", "b1", "b2")}
+    nothing, images = torch.zeros(16, 10), torch.zeros(16, *DATA.image_shape, dtype=torch.uint8)
+    drawn = [
+        Replay(images, nothing[:, 0].long(), {"logits": g["stored_logits_b1"]}),
+        Replay(images, g["y_b2"], {"logits": nothing}),
+    ]
+    settings = derpp_step(g, "a01_b05", leaves, drawn).settings
+    assert settings.logit_weight == pytest.approx(g["a01_b05.alpha"].item())
+    assert settings.label_weight == pytest.approx(g["a01_b05.beta"].item())
+
+
+@pytest.mark.golden(
+    "baselines/derpp.logits_x", "baselines/derpp.y", "baselines/derpp.empty_memory.*"
+)
+def test_derpp_step_without_memory(golden: Golden) -> None:
+    g = golden.group("baselines/derpp.")
+    derpp_step(g, "empty_memory", {"x": g["logits_x"].requires_grad_()}, [])
+
+
+@pytest.mark.golden("baselines/icarl.{case}.*")
 @pytest.mark.parametrize("case", ["first_task", "later_task"])
-def test_icarl_loss(golden_baselines: Golden, case: str) -> None:
-    g = golden_baselines.group(f"icarl.{case}.")
+def test_icarl_loss(golden: Golden, case: str) -> None:
+    g = golden.group(f"baselines/icarl.{case}.")
     classes = torch.cat([g["old_classes_in_unit_order"], g["new_classes_in_unit_order"]])
     unit = torch.full((10,), -1).scatter(0, classes, torch.arange(len(classes)))
     logits = g["logits"].requires_grad_()
@@ -178,18 +224,19 @@ def test_icarl_loss(golden_baselines: Golden, case: str) -> None:
     targets = binary_targets(
         unit[g["y"]], len(logits), 10, previous, None if previous is None else old
     )
-    near(targets[:, : len(classes)], g["targets"])
+    near(targets[:, : len(classes)].double(), g["targets"])
     units = torch.arange(10) < len(classes)
     rows = torch.ones(len(logits), dtype=torch.bool)
     loss = summed_binary_cross_entropy(logits, targets, units=units, rows=rows)
     near(loss, g["loss"])
     loss.backward()
     assert logits.grad is not None
-    near(logits.grad, g["grad_logits"], relative=1e-4)
+    near(logits.grad, g["grad_logits"])
 
 
-def test_nearest_class_mean(golden_baselines: Golden) -> None:
-    g = golden_baselines.group("ncm.")
+@pytest.mark.golden("baselines/ncm.*")
+def test_nearest_class_mean(golden: Golden) -> None:
+    g = golden.group("baselines/ncm.")
     means = class_mean_directions(
         g["memory_features"], g["memory_labels"], g["classes"], torch.Generator()
     )

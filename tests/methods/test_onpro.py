@@ -1,6 +1,7 @@
 """OnPro on a tiny stream: what goes through the network, and what every setting changes."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from onpro.methods.feedback import Mixture
 from onpro.methods.onpro import OnPro, OnProSettings
 from onpro.nn.optimizers import Adam
 from onpro.streams import Batch, ClassIncremental
+from tests.methods.learners import in_float64
 
 CLASSES, TASKS = 10, 5
 DATA = tiny(classes=CLASSES, train_per_class=40, test_per_class=1, image_size=8)
@@ -305,15 +307,44 @@ def test_a_replay_batch_that_plain_rounding_leaves_empty_stays_as_it_is() -> Non
 
 
 def test_prototypes_of_replay_are_the_mean_of_both_views() -> None:
-    method = through_first_task(augmentation="none")
-    images, labels = method.draw(30)
-    method.replay_prototypes(method.encode(method.two_views(images)), labels)
-    z = normalize(method.network.project(method.encode(images)))
-    for k in range(CLASSES):
-        member = labels == k
-        expected = z[member].mean(dim=0) if member.any() else torch.zeros(32)
-        torch.testing.assert_close(method.prototypes[k], expected, rtol=1e-4, atol=1e-5)
-    assert not method.prototypes.requires_grad
+    method = learner()
+    method.network.double()
+    generator = torch.Generator().manual_seed(0)
+    width = method.network.encoder.out_features
+    for labels in (torch.tensor([0, 3, 3, 9, 0, 3]), torch.tensor([3, 1, 1, 1])):
+        both = torch.randn(2, len(labels), width, generator=generator, dtype=torch.float64)
+        method.replay_prototypes(both.flatten(0, 1), labels)
+        z = normalize(method.network.project(both), dim=2)
+        for k in range(CLASSES):  # what another batch held of a class counts no more
+            of_class = z[:, labels == k]
+            expected = of_class.mean(dim=(0, 1)) if of_class.numel() else z.new_zeros(32)
+            torch.testing.assert_close(method.prototypes[k], expected)
+        assert not method.prototypes.requires_grad
+
+
+def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = through_first_task(mixup_probability=1.0)
+    method.observe(SECOND[0])
+    mixtures: list[Mixture] = []
+    contrasted: list[Tensor] = []
+    mixed, loss = method.mixed, losses.replay_instance_loss
+
+    def note_mixture(images: Tensor, labels: Tensor) -> Mixture:
+        mixtures.append(mixed(images, labels))
+        return mixtures[-1]
+
+    def note_labels(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+        contrasted.append(labels)
+        return loss(similarity, labels, temperature)
+
+    monkeypatch.setattr(method, "mixed", note_mixture)
+    monkeypatch.setattr(losses, "replay_instance_loss", note_labels)
+    method.observe(SECOND[1])
+    ((_, first, second, weight),), (labels,) = mixtures, contrasted
+    fractional = (1 - weight) * first + weight * second
+    blocks = torch.arange(16)[:, None] * CLASSES
+    torch.testing.assert_close(labels, (fractional + blocks).flatten(), rtol=0, atol=1e-4)
+    assert ((fractional - fractional.round()).abs() > 0.01).sum() > 5
 
 
 def test_replay_prototypes_without_new_classes() -> None:
@@ -358,6 +389,62 @@ LEFT_OUT: Mapping[str, set[str]] = {
     "without-new": {"ope_new"},
     "without-seen": {"ope_seen"},
 }
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_terms_are_those_of_the_right_views(later: bool) -> None:
+    """Every term again, where −x is the augmentation of x and similarities have no slice."""
+    method = learner(feature_slice=False, rotations=4, mixup_probability=1.0)
+    in_float64(method)
+    method.vary = lambda images: -images  # type: ignore[method-assign] # of this object alone
+    stream = [*FIRST, *SECOND[:2]] if later else FIRST[:3]
+    for batch in stream[:-1]:
+        method.observe(batch)
+    network, draw, mixed = deepcopy(method.network), method.draw, method.mixed
+    seen: list[tuple[Tensor, Tensor]] = []
+    replayed: list[Mixture] = []
+
+    def note_seen(count: int) -> tuple[Tensor, Tensor]:
+        seen.append(draw(count))
+        return seen[-1]
+
+    def note_replay(images: Tensor, labels: Tensor) -> Mixture:
+        replayed.append(mixed(images, labels))
+        return replayed[-1]
+
+    method.draw, method.mixed = note_seen, note_replay  # type: ignore[method-assign] # likewise
+    terms = method.observe(stream[-1])
+
+    def embed(*views: Tensor) -> Tensor:
+        return normalize(network.project(network.features(torch.cat(views))))
+
+    def rotated(labels: Tensor) -> Tensor:
+        return torch.cat([labels + CLASSES * block for block in range(4)])
+
+    new, labels = rotations(method.prepare(stream[-1].images), 4), stream[-1].labels
+    n, ((old, old_labels),) = len(labels), seen
+    if later:
+        (replay,) = replayed
+        images = rotations(replay.images, 4)
+        z = embed(new, -new, images, -images)
+        of_replay = 0.5 * z[2 * len(new) :] @ z[2 * len(new) :].T
+        expected = {
+            "ins_replay": losses.replay_instance_loss(of_replay, rotated(replay.labels), 0.07),
+            "ce": losses.mixup_cross_entropy(
+                network(-replay.images), replay.first, replay.second, replay.weight
+            ),
+        }
+    else:
+        z = embed(new, -new)
+        expected = {"ce": cross_entropy(network(-new[:n]), labels)}
+    z = z[: 2 * len(new)]
+    scale = 0.5 if later else 1.0
+    expected["ins_new"] = losses.new_instance_loss(scale * z @ z.T, rotated(labels), 0.07)
+    raw, varied = z.chunk(2)
+    expected["ope_new"], *_ = losses.prototype_contrast(raw[:n], varied[:n], labels, CLASSES, 0.5)
+    raw, varied = embed(old, -old).chunk(2)
+    expected["ope_seen"], *_ = losses.prototype_contrast(raw, varied, old_labels, CLASSES, 0.5)
+    torch.testing.assert_close(terms, {name: term.detach() for name, term in expected.items()})
 
 
 @pytest.mark.parametrize("recipe", [None, *recipes("onpro")])

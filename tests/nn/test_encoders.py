@@ -1,5 +1,4 @@
 import copy
-from collections.abc import Mapping
 
 import pytest
 import torch
@@ -9,6 +8,7 @@ from onpro.errors import UserError
 from onpro.nn import ENCODERS, build_encoder, normalised_apart, seeded, use_fused_kernels
 from onpro.nn.count import macs, parameters
 from onpro.nn.resnet import FirstConvolution
+from tests.golden.values import Golden
 
 
 def random_images(count: int, side: int, channels: int = 3) -> Tensor:
@@ -45,8 +45,9 @@ def test_a_single_small_image_trains() -> None:
     assert encoder(random_images(1, 8)).isfinite().all()
 
 
-def test_the_official_weights_fit(golden: Mapping[str, Tensor]) -> None:
-    weights = {k.removeprefix("model."): v for k, v in golden.items() if k.startswith("model.")}
+@pytest.mark.golden("onpro/model.*")
+def test_the_official_weights_fit(golden: Golden) -> None:
+    weights = dict(golden.group("onpro/model."))
     heads = {k for k in weights if k.startswith(("linear.", "simclr."))}
     encoder = build_encoder("resnet18-nf20", (3, 32, 32), seed=0)
     encoder.load_state_dict({k: v for k, v in weights.items() if k not in heads}, strict=True)

@@ -6,7 +6,7 @@ import pytest
 
 from onpro.experiments import summarise
 from onpro.training import Metrics
-from tests.conftest import Golden
+from tests.golden.values import Golden
 
 Matrix = Sequence[Sequence[float | None]]
 
@@ -25,18 +25,22 @@ RECOVERS: Matrix = [[40.0, None, None], [20.0, 90.0, None], [60.0, 80.0, 70.0]]
 """The first task is best at the end."""
 
 
-@pytest.mark.parametrize("measure", GOLDEN)
-def test_mean_and_interval_over_runs_equal_the_official_code(golden: Golden, measure: str) -> None:
-    runs = golden["metrics_in"].tolist()
+@pytest.mark.golden("onpro/metrics_in", "onpro/{key}")
+@pytest.mark.parametrize(("measure", "key"), GOLDEN.items())
+def test_mean_and_interval_over_runs_equal_the_official_code(
+    golden: Golden, measure: str, key: str
+) -> None:
+    runs = golden["onpro/metrics_in"].tolist()
     summary = summarise([getattr(Metrics.of(run), measure) for run in runs])
-    mean, half_width = golden[GOLDEN[measure]].tolist()
+    mean, half_width = golden[f"onpro/{key}"].tolist()
     assert summary.n == 4
     assert summary.mean == pytest.approx(mean, rel=1e-9)
     assert summary.interval == pytest.approx(half_width, rel=1e-9)
 
 
+@pytest.mark.golden("onpro/metrics_in")
 def test_what_was_not_evaluated_counts_nothing(golden: Golden) -> None:
-    run = golden["metrics_in"][0].tolist()
+    run = golden["onpro/metrics_in"][0].tolist()
     blank = [[v if j <= i else None for j, v in enumerate(row)] for i, row in enumerate(run)]
     assert Metrics.of(blank) == Metrics.of(run)
     assert Metrics.of([row[: i + 1] for i, row in enumerate(run)]) == Metrics.of(run)

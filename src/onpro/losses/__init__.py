@@ -1,4 +1,4 @@
-"""What is asked of the network: pure functions on tensors, float32 inside."""
+"""What is asked of the network: pure functions on tensors, in float32 or better."""
 
 from onpro.losses.cross_entropy import mixup_cross_entropy
 from onpro.losses.dvc import (

@@ -1,4 +1,4 @@
-"""Losses are computed in float32 whatever the precision of the network."""
+"""Losses are computed in float32 or better whatever the precision of the network."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +13,12 @@ zero gradient, not NaN."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Half-precision values cast up to float32, others as they are."""
+    half = values.dtype in (torch.float16, torch.bfloat16)
+    return values.float() if half else values
 
 
 def float32(function: Callable[P, R]) -> Callable[P, R]:
@@ -36,5 +42,4 @@ def float32(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _cast_up(value: object) -> object:
-    half = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16)
-    return value.float() if half else value  # type: ignore[attr-defined] # a Tensor if half
+    return at_least_float32(value) if isinstance(value, Tensor) else value

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from onpro import augment
 from onpro.errors import UserError
+from onpro.losses.precision import at_least_float32
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec
 from onpro.methods.network import Network
@@ -299,11 +300,11 @@ class Method(ABC, Generic[S]):
         return convolutions("tf32" if self.context.precision == "tf32" else "ieee")
 
     def encode(self, images: Tensor) -> Tensor:
-        """H = f(x) in training, float32."""
+        """H = f(x) in training, float32 or better."""
         self.progress.images += len(images)
         with self.autocast():
             features = self.network.features(images.contiguous(memory_format=self.context.layout))
-        return features.float()
+        return at_least_float32(features)
 
     def encode_each(self, *batches: Tensor) -> Sequence[Tensor]:
         """H = f(x) of batches that go through the network one after the other.
@@ -320,7 +321,7 @@ class Method(ABC, Generic[S]):
     @torch.no_grad()
     @convolutions("ieee")
     def inspect(self, images: Tensor) -> Tensor:
-        """H = f(x) as in prediction: eval mode, float32, no gradient, no trace in the network."""
+        """H = f(x) as in prediction: eval mode, no autocast, no gradient, no trace."""
         self.progress.images += len(images)
         self.network.eval()
         try:

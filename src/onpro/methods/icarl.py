@@ -127,7 +127,8 @@ def binary_targets(
     Returns:
         (rows, classes), each between 0 and 1.
     """
-    targets = torch.zeros(rows, classes, device=labels.device)
+    dtype = torch.float32 if previous is None else previous.dtype
+    targets = torch.zeros(rows, classes, dtype=dtype, device=labels.device)
     if previous is not None and known is not None:
         targets[:, : len(known)] = previous.sigmoid() * known
     targets[: len(labels)].scatter_(1, labels[:, None], 1.0)
@@ -145,7 +146,7 @@ def summed_binary_cross_entropy(
         units: (classes,) bool, those in use.
         rows: (n,) bool, those that count.
     """
-    each = binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    each = binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
     counted = rows[:, None] & units
     return each.masked_fill(~counted, 0.0).sum() / rows.sum()
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from onpro.losses.precision import at_least_float32
 from onpro.methods.base import Method, S
 from onpro.randomness import derive_seed
 
@@ -32,8 +33,9 @@ def class_mean_directions(
     """
     width = features.shape[1]
     directions = torch.randn(len(classes), width, generator=generator, device=features.device)
-    member = (classes[:, None] == labels).float()
-    sums = member @ normalize(features.float())
+    unit = normalize(at_least_float32(features))
+    member = (classes[:, None] == labels).to(unit)
+    sums = member @ unit
     stored = member.sum(dim=1, keepdim=True)
     return normalize(torch.where(stored > 0, sums / stored.clamp(min=1), directions))
 
@@ -48,7 +50,7 @@ def nearest_mean_scores(features: Tensor, means: Tensor) -> Tensor:
     Returns:
         (n, k)
     """
-    unit = normalize(features.float())
+    unit = normalize(at_least_float32(features))
     squares = unit.square().sum(dim=1, keepdim=True) + means.square().sum(dim=1)
     return 2 * unit @ means.T - squares
 

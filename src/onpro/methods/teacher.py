@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onpro.losses.precision import at_least_float32
 from onpro.methods.base import Context
 from onpro.methods.network import Network
 
@@ -46,20 +47,20 @@ class Teacher:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> Tensor:
-        """H of network input (n, channels, height, width), float32 (n, features)."""
+        """H of network input (n, channels, height, width): (n, features), float32 or better."""
         dtype, device = self.context.autocast, self.context.device
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
             features = self.network.features(images.contiguous(memory_format=self.context.layout))
-        return features.float()
+        return at_least_float32(features)
 
     @torch.no_grad()
     def project(self, features: Tensor) -> Tensor:
-        """U of features (n, features), float32."""
+        """U of features (n, features), float32 or better."""
         return self.network.project(features)
 
     @torch.no_grad()
     def classify(self, images: Tensor) -> Tensor:
-        """Logits (n, classes) of network input, float32; only those `known` mean anything."""
+        """Logits (n, classes) of network input; only those `known` mean anything."""
         logits: Tensor = self.network.classifier(self.features(images))
         return logits
 
