@@ -14,9 +14,11 @@ from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.experiments import RunConfig, settings_for
 from onpro.experiments.bench import Measure, bench, document, matrix_peak
-from onpro.experiments.files import read_json, write_json
+from onpro.experiments.files import read_json
+from onpro.experiments.output import save
 from onpro.methods import method, methods
 from onpro.reports.bench import bench_table, conditions, figures_by_task
+from onpro.text import visible
 from onpro.training import Engine, pick_device, pick_engine, pick_precision
 
 DEFAULT = "onpro"
@@ -47,12 +49,13 @@ def carry_out(options: BenchOptions) -> None:
         results += measured
         _print(measured, out)
         if options.save is not None:  # after each, so that an interruption takes only the last
-            write_json(options.save, document(results, device, measure))
+            text = json.dumps(document(results, device, measure), indent=1)
+            save(options.save, f"{text}\n".encode())
     if not results:
         raise UserError("nothing could be measured.")
     print(conditions(document(results, device, measure)), file=out)
     if options.save is not None:
-        print(f"saved {options.save}", file=out)
+        print(f"saved {visible(str(options.save))}", file=out)
     if options.json:
         print(json.dumps(document(results, device, measure)))
 

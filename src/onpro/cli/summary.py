@@ -9,6 +9,7 @@ from onpro.experiments.grouping import by_experiment
 from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
 from onpro.reports.tasks import shown_tasks
+from onpro.text import visible
 
 MEASURES = {
     "average accuracy": "average_accuracy",
@@ -23,7 +24,7 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
         for title, key in MEASURES.items():
             print(f"{title:<20} {written(run.result[key], '.2f'):>6} %", file=file)
         print(f"{'training':<20} {written(run.result['train_seconds'], '.1f'):>6} s", file=file)
-        print(f"{'saved in':<20} {run.folder}", file=file)
+        print(f"{'saved in':<20} {visible(str(run.folder))}", file=file)
     experiments = by_experiment(runs)
     for title, members in experiments.items():
         if len(members) > 1:

@@ -28,6 +28,7 @@ from onpro.experiments import (
 from onpro.experiments.run import REPETITION, Interrupted, Running
 from onpro.experiments.side_by_side import MOST_AT_ONCE
 from onpro.experiments.weights_and_biases import WandbLog, going_on
+from onpro.text import visible
 from onpro.training import pick_device
 from onpro.training.checkpoint import Checkpoints
 
@@ -51,7 +52,9 @@ def train(
         )
     done = {folder: None if fresh else finished_in(folder) for folder, _ in runs}
     for run in filter(None, done.values()):
-        print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
+        print(
+            f"already finished: {visible(str(run.folder))} (--fresh runs it again)", file=sys.stderr
+        )
     open_runs = [(folder, config) for folder, config in runs if not done[folder]]
     if open_runs:
         first = open_runs[0][1]
