@@ -86,6 +86,12 @@ def _answer(arguments: list[str]) -> int:
     except UserError as error:
         print(f"onpro: {visible(str(error))}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:  # a pipe, or the network
+            raise
+        path, reason = visible(os.fsdecode(error.filename)), error.strerror or str(error)
+        print(f"onpro: {path} cannot be used: {reason.lower()}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as interrupted:  # a run says what is kept of it
         print(f"\nonpro: {visible(str(interrupted)) or 'interrupted.'}", file=sys.stderr)
         return 128 + int(getattr(interrupted, "signal", signal.SIGINT))

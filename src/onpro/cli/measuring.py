@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from onpro.cli.bench import BenchOptions
+from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
@@ -116,19 +117,21 @@ def _require_place(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}.") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if path.is_dir() or path.is_fifo() or not os.access(path.parent, os.W_OK):
         raise UserError(f"cannot write {path}: give --save a file in a folder of yours.")
 
 
 def _numbers(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+    numbers = [whole(part.strip()) for part in text.split(",") if part.strip()]
+    if not numbers or not all(numbers):
         raise UserError(f"--{option} takes numbers of at least 1, joined by commas, not '{text}'.")
-    return [int(part) for part in parts]
+    return [number for number in numbers if number]
 
 
 def table_of(path: Path) -> str:
     """What a file holds that `onpro bench --save` has written, in Markdown."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file: name one that onpro bench --save has written.")
     try:
         return bench_table(read_json(path))
     except (AttributeError, IndexError, KeyError, TypeError) as error:

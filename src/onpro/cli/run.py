@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.cli.outlines import outline, outlines
-from onpro.cli.parsing import CHECKPOINT_EVERY, parse
+from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
 from onpro.recipes import data_values, recipes
@@ -111,13 +111,13 @@ def main(arguments: Sequence[str]) -> int:
                 f"the method comes first: onpro run {stray[1]}, then options."
             ) from None
         raise
-    if options.seeds < 1:
-        raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
     with importing():
         from onpro.cli.training import show, train
         from onpro.experiments import RunConfig, require_writable
+        from onpro.experiments.experiment import require_seeds
         from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
+    require_seeds(options.seeds)
     require_interval(options.checkpoint_every)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
@@ -178,6 +178,7 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
         "about": "\n\n".join(map(_fold, paragraphs)),
     }
     first: RunOptions = parse(_command(known.settings), arguments, **say).run
+    _check_data(first.data)
     with importing():
         from onpro.experiments import settings_for
 
@@ -185,6 +186,13 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     command = _command(type(values))
     parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
     return parsed.run, parsed.method
+
+
+def _check_data(data: str) -> None:
+    """Refuse a path in the name of a data set that no folder can have."""
+    argument = data.partition(":")[2]
+    if argument:
+        require_path(Path(argument).expanduser())
 
 
 def _command(settings: type[Any]) -> Any:

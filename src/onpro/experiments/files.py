@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from onpro.errors import UserError
-from onpro.files import replacing
+from onpro.files import read_plain, replacing
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -22,7 +22,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The content of a JSON file; a sentence where it is missing or damaged."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_plain(path))
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
     except (OSError, ValueError, RecursionError) as error:
