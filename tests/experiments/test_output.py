@@ -25,7 +25,9 @@ REPORTS = ["--html", "--markdown", "--latex", "--csv"]
 
 
 @pytest.mark.usefixtures("full_disk")
-@pytest.mark.parametrize("option", [*REPORTS, "figure", "bench"])
+@pytest.mark.parametrize(
+    "option", [*REPORTS, "figure", pytest.param("bench", marks=pytest.mark.slow)]
+)
 def test_a_full_disk_leaves_the_older_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:

@@ -1,6 +1,7 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -201,4 +202,5 @@ def _command(settings: type[Any]) -> Any:
 
 def _fold(paragraph: str) -> str:
     """Lines of a terminal's width; tyro joins them again unless they are indented."""
-    return textwrap.fill(paragraph, 79, subsequent_indent="  ", break_on_hyphens=False)
+    width = max(20, min(79, shutil.get_terminal_size().columns - 1))
+    return textwrap.fill(paragraph, width, subsequent_indent="  ", break_on_hyphens=False)
