@@ -58,6 +58,11 @@ def test_help_fits_80_columns(onpro: Command, arguments: list[str]) -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+def test_help_fits_a_narrow_terminal(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, onpro("run", "onpro", "--help").out.splitlines())) <= 40
+
+
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_lines_of_help_are_broken_by_the_terminal_and_not_by_the_source(
     onpro: Command, name: str

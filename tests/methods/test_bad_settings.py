@@ -146,3 +146,8 @@ def test_a_number_of_another_kind_is_still_a_number() -> None:
     assert fits(1, float)
     assert not fits(True, float)
     assert fits((0.9, 1), tuple[float, float])
+
+
+def test_a_whole_number_beyond_all_floats_is_no_number() -> None:
+    assert not fits(10**400, float)
+    assert fits(10**30, float)

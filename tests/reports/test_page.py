@@ -16,7 +16,7 @@ from onpro.reports.page import content
 from tests.reports.made_up import many, result, save
 
 ROOT = Path(__file__).parents[2]
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{script}} & \u2028"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{script}} & é"
 
 
 class Elements(HTMLParser):

@@ -11,6 +11,7 @@ from onpro._version import __version__
 from onpro.cli.signals import importing
 from onpro.cli.streams import Lossy, open_closed_streams
 from onpro.errors import UserError, unknown
+from onpro.text import visible
 
 COMMANDS = {
     "run": "train a method on a stream, print and save how it does",
@@ -83,10 +84,16 @@ def _answer(arguments: list[str]) -> int:
             raise
         return 0  # after --help
     except UserError as error:
-        print(f"onpro: {error}", file=sys.stderr)
+        print(f"onpro: {visible(str(error))}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.filename is None:  # a pipe, or the network
+            raise
+        path, reason = visible(os.fsdecode(error.filename)), error.strerror or str(error)
+        print(f"onpro: {path} cannot be used: {reason.lower()}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupted:  # a run says what is kept of it
-        print(f"\nonpro: {str(interrupted) or 'interrupted.'}", file=sys.stderr)
+        print(f"\nonpro: {visible(str(interrupted)) or 'interrupted.'}", file=sys.stderr)
         return 128 + int(getattr(interrupted, "signal", signal.SIGINT))
 
 

@@ -9,6 +9,7 @@ import tyro
 from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
 from onpro.errors import UserError
+from onpro.text import visible
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"name a figure, {names}, and run folders: onpro figure accuracy runs.")
     path = _file(options.out or Path(), options.name)
     draw(options.name, read_runs(options.runs), path)
-    print(f"saved {path}")
+    print(f"saved {visible(str(path))}")
     return 0
 
 

@@ -12,6 +12,7 @@ from onpro.experiments.executors import Event
 from onpro.experiments.progress import Progress, progress
 from onpro.experiments.rounding import written
 from onpro.reports.cells import duration
+from onpro.text import visible
 
 if TYPE_CHECKING:
     from rich.live import Live as RichLive
@@ -77,7 +78,7 @@ class Live:
             known = f", accuracy {accuracy}" if accuracy else ""
             self._say(f"finished: {config.folder}{known}, {self._summary()}")
         elif kind in ("failed", "again") or not self._screen:
-            self._say(f"{kind}: {config.folder}{f': {reason}' if reason else ''}")
+            self._say(f"{kind}: {config.folder}{f': {visible(reason)}' if reason else ''}")
 
     def _say(self, line: str) -> None:
         if self._screen:

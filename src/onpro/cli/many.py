@@ -33,6 +33,7 @@ from onpro.reports.cells import (
     total_seconds,
 )
 from onpro.reports.formats import render, render_together
+from onpro.text import visible
 from onpro.training import pick_device, pick_precision
 
 STATES = ("done", "unfinished", "running", "missing", "damaged")
@@ -185,7 +186,7 @@ def _counts(planned: Plan) -> str:
 
 def _say_problems(planned: Plan) -> None:
     for problem in planned.problems():
-        print(f"left out: {problem}", file=sys.stderr)
+        print(f"left out: {visible(problem)}", file=sys.stderr)
 
 
 def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:

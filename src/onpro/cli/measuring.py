@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any, TextIO, get_args
 
 from onpro.cli.bench import BenchOptions
+from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.experiments import RunConfig, settings_for
 from onpro.experiments.bench import Measure, bench, document, matrix_peak
-from onpro.experiments.files import read_json, write_json
+from onpro.experiments.files import read_json
+from onpro.experiments.output import save
 from onpro.methods import method, methods
 from onpro.reports.bench import bench_table, conditions, figures_by_task
+from onpro.text import visible
 from onpro.training import Engine, pick_device, pick_engine, pick_precision
 
 DEFAULT = "onpro"
@@ -47,12 +50,13 @@ def carry_out(options: BenchOptions) -> None:
         results += measured
         _print(measured, out)
         if options.save is not None:  # after each, so that an interruption takes only the last
-            write_json(options.save, document(results, device, measure))
+            text = json.dumps(document(results, device, measure), indent=1)
+            save(options.save, f"{text}\n".encode())
     if not results:
         raise UserError("nothing could be measured.")
     print(conditions(document(results, device, measure)), file=out)
     if options.save is not None:
-        print(f"saved {options.save}", file=out)
+        print(f"saved {visible(str(options.save))}", file=out)
     if options.json:
         print(json.dumps(document(results, device, measure)))
 
@@ -113,19 +117,21 @@ def _require_place(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}.") from None
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if path.is_dir() or path.is_fifo() or not os.access(path.parent, os.W_OK):
         raise UserError(f"cannot write {path}: give --save a file in a folder of yours.")
 
 
 def _numbers(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+    numbers = [whole(part.strip()) for part in text.split(",") if part.strip()]
+    if not numbers or not all(numbers):
         raise UserError(f"--{option} takes numbers of at least 1, joined by commas, not '{text}'.")
-    return [int(part) for part in parts]
+    return [number for number in numbers if number]
 
 
 def table_of(path: Path) -> str:
     """What a file holds that `onpro bench --save` has written, in Markdown."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file: name one that onpro bench --save has written.")
     try:
         return bench_table(read_json(path))
     except (AttributeError, IndexError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from onpro.cli.parsing import whole
 from onpro.errors import UserError
 
 
@@ -78,6 +79,7 @@ class ManyOptions:
         """How many runs at once, None for as many as is sensible."""
         if self.workers == "auto":
             return None
-        if not self.workers.isdecimal() or int(self.workers) < 1:
+        number = whole(self.workers)
+        if not number:
             raise UserError(f"--workers takes auto or a number from 1, not '{self.workers}'.")
-        return int(self.workers)
+        return number

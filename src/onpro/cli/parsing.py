@@ -7,9 +7,10 @@ import inspect
 import io
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, fields, is_dataclass, make_dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
@@ -17,6 +18,11 @@ import tyro
 from onpro.errors import UserError, unknown
 
 Options = TypeVar("Options")
+
+MOST_LEVELS = 200
+"""Of folders in a path: what goes deeper by recursion goes no further than that."""
+
+LONGEST_SHOWN = 200
 
 CHECKPOINT_EVERY = 30.0
 """Default of an option: `onpro.training.checkpoint` has it too, but imports torch."""
@@ -62,7 +68,43 @@ def parse(
         if leaving.code in (None, 0):
             raise
         raise UserError(_sentence(complaint.getvalue(), command)) from None
-    return kind(**{name: group(**_values(getattr(parsed, name))) for name, group in groups.items()})
+    values = {name: _values(getattr(parsed, name)) for name in groups}
+    for given in values.values():
+        _check_paths(given.values())
+    return kind(**{name: group(**values[name]) for name, group in groups.items()})
+
+
+def whole(text: str) -> int | None:
+    """A whole number from 0; None where the text is none, or has more digits than any that is.
+
+    >>> whole("20"), whole("-1"), whole("9" * 5000)
+    (20, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
+def _check_paths(values: Iterable[Any]) -> None:
+    """Refuse paths that no file can have, before anything is done with them."""
+    for value in values:
+        if isinstance(value, tuple):
+            _check_paths(value)
+        elif isinstance(value, Path):
+            require_path(value)
+
+
+def require_path(path: Path) -> None:
+    """Refuse a path that no file can have, or that may not be looked at."""
+    said = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
+    if len(path.parts) > MOST_LEVELS:
+        levels = f"{len(path.parts)} levels, of at most {MOST_LEVELS}"
+        raise UserError(f"{said} cannot be used: it has {levels}.")
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"{said} cannot be used: {reason.lower()}.") from None
 
 
 @functools.cache

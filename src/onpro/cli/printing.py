@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TextIO
 
+from onpro.text import visible
+
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], file: TextIO | None = None
@@ -18,7 +20,7 @@ def print_table(
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in header:
-        table.add_column(name, overflow="fold")
+        table.add_column(visible(name), overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     Terminal(file=file, markup=False, highlight=False).print(table)

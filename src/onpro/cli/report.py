@@ -9,6 +9,7 @@ import tyro
 from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
 from onpro.errors import UserError
+from onpro.text import visible
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     with importing():
+        from onpro.experiments.output import save
         from onpro.experiments.reading import read_runs, warn
         from onpro.reports import comma_separated, latex, page, report
 
@@ -63,15 +65,8 @@ def main(arguments: Sequence[str]) -> int:
     ]
     asked = [(path, text) for path, text in writers if path is not None]
     for path, text in asked:
-        _write(path, text())
-        print(f"saved {path}")
+        save(path, text().encode())
+        print(f"saved {visible(str(path))}")
     if not asked:
         print(report(runs))
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}.") from None

@@ -1,6 +1,7 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.cli.outlines import outline, outlines
-from onpro.cli.parsing import CHECKPOINT_EVERY, parse
+from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
 from onpro.recipes import data_values, recipes
@@ -111,13 +112,13 @@ def main(arguments: Sequence[str]) -> int:
                 f"the method comes first: onpro run {stray[1]}, then options."
             ) from None
         raise
-    if options.seeds < 1:
-        raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
     with importing():
         from onpro.cli.training import show, train
         from onpro.experiments import RunConfig, require_writable
+        from onpro.experiments.experiment import require_seeds
         from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
+    require_seeds(options.seeds)
     require_interval(options.checkpoint_every)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
@@ -178,6 +179,7 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
         "about": "\n\n".join(map(_fold, paragraphs)),
     }
     first: RunOptions = parse(_command(known.settings), arguments, **say).run
+    _check_data(first.data)
     with importing():
         from onpro.experiments import settings_for
 
@@ -187,10 +189,18 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     return parsed.run, parsed.method
 
 
+def _check_data(data: str) -> None:
+    """Refuse a path in the name of a data set that no folder can have."""
+    argument = data.partition(":")[2]
+    if argument:
+        require_path(Path(argument).expanduser())
+
+
 def _command(settings: type[Any]) -> Any:
     return make_dataclass("Command", [("run", RunOptions), ("method", settings)])
 
 
 def _fold(paragraph: str) -> str:
     """Lines of a terminal's width; tyro joins them again unless they are indented."""
-    return textwrap.fill(paragraph, 79, subsequent_indent="  ", break_on_hyphens=False)
+    width = max(20, min(79, shutil.get_terminal_size().columns - 1))
+    return textwrap.fill(paragraph, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -36,12 +36,21 @@ class Lossy:
     def write(self, text: str) -> int:
         """Write, or discard."""
         try:
-            return self._stream.write(text)
+            return self._stream.write(self._encodable(text))
         except BrokenPipeError:
             raise
         except OSError as error:
             self._lose(error)
             return len(text)
+
+    def _encodable(self, text: str) -> str:
+        """The text, with escapes for what the stream cannot encode, such as names of files."""
+        encoding = self._stream.encoding or "utf-8"
+        try:
+            text.encode(encoding, self._stream.errors or "strict")
+        except UnicodeEncodeError:
+            return text.encode(encoding, "backslashreplace").decode(encoding)
+        return text
 
     def flush(self) -> None:
         """Write through, or discard."""

@@ -9,6 +9,7 @@ from onpro.experiments.grouping import by_experiment
 from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
 from onpro.reports.tasks import shown_tasks
+from onpro.text import visible
 
 MEASURES = {
     "average accuracy": "average_accuracy",
@@ -26,7 +27,7 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
         sharing = run.result.get("shared_by", 1)
         part = f", its part of {sharing} runs side by side" if sharing > 1 else ""
         print(f"{'training':<20} {seconds:>6} s{part}", file=file)
-        print(f"{'saved in':<20} {run.folder}", file=file)
+        print(f"{'saved in':<20} {visible(str(run.folder))}", file=file)
     experiments = by_experiment(runs)
     for title, members in experiments.items():
         if len(members) > 1:

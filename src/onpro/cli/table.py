@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from onpro.cli.options import ManyOptions
-from onpro.cli.parsing import parse
+from onpro.cli.parsing import parse, whole
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
 from onpro.errors import UserError
@@ -98,9 +98,10 @@ def _print_list(listed: "Sequence[Table]") -> None:
 
 
 def _seeds(options: TableOptions, part: "Table") -> range:
+    from onpro.experiments.experiment import require_seeds
+
     number = part.runs if options.seeds is None else options.seeds
-    if number < 1:
-        raise UserError(f"the number of seeds must be at least 1, not {number}.")
+    require_seeds(number)
     return range(options.seed, options.seed + number)
 
 
@@ -109,6 +110,7 @@ def _split(text: str) -> list[str]:
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal():
+    number = whole(text)
+    if number is None:
         raise UserError(f"--memory takes whole numbers joined by commas, not '{text}'.")
-    return int(text)
+    return number

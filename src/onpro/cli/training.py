@@ -29,6 +29,7 @@ from onpro.experiments.folder import REPETITION
 from onpro.experiments.run import Interrupted, Running, remove_leftovers
 from onpro.experiments.side_by_side import MOST_AT_ONCE
 from onpro.experiments.weights_and_biases import WandbLog, going_on
+from onpro.text import visible
 from onpro.training import pick_device
 from onpro.training.checkpoint import Checkpoints
 
@@ -52,7 +53,9 @@ def train(
         )
     done = {folder: None if fresh else finished_in(folder, config) for folder, config in runs}
     for run in filter(None, done.values()):
-        print(f"already finished: {run.folder} (--fresh runs it again)", file=sys.stderr)
+        print(
+            f"already finished: {visible(str(run.folder))} (--fresh runs it again)", file=sys.stderr
+        )
         remove_leftovers(run.folder)
     open_runs = [(folder, config) for folder, config in runs if not done[folder]]
     if open_runs:

@@ -189,7 +189,7 @@ def load(
         )
     try:
         data = source.loader(Request(argument, data_dir, image_size, seed))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"the data set '{name}' cannot be used: {error}.") from error
     return data if image_size is None else data.resized(image_size)
 

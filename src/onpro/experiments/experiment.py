@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from onpro.errors import UserError
+
 Measure = Literal["average_accuracy", "average_forgetting"]
 
 MEASURES: dict[Measure, str] = {
@@ -12,8 +14,19 @@ MEASURES: dict[Measure, str] = {
 }
 """What the tables call a measure."""
 
+MOST_SEEDS = 10_000
+"""Runs of one experiment; a larger number is a slip, and takes all memory to list."""
+
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values."""
+
+
+def require_seeds(number: int) -> None:
+    """Refuse a number of runs that cannot be meant."""
+    if number < 1:
+        raise UserError(f"the number of seeds must be at least 1, not {number}.")
+    if number > MOST_SEEDS:
+        raise UserError(f"the number of seeds must be at most {MOST_SEEDS}, not {number}.")
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,13 @@ def configuration(run: Finished) -> dict[str, Any]:
 
 
 def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
+    method, data, recipe = (config.get(name) for name in ("method", "data", "recipe"))
+    given = config.get("settings")
+    if not (isinstance(method, str) and isinstance(data, str) and isinstance(given, dict)):
+        return ()  # damaged
     try:
-        usual = asdict(settings_for(config["method"], config["data"], config["recipe"]))
-        given = dict(config["settings"])
-    except (KeyError, TypeError, ValueError, UserError):  # of another version, or damaged
+        usual = asdict(settings_for(method, data, recipe if isinstance(recipe, str) else None))
+    except UserError:  # of another version
         return ()
     return tuple(
         f"{name}={value}"

@@ -11,6 +11,7 @@ from onpro.errors import UserError
 from onpro.experiments.files import read_json
 from onpro.experiments.resultcheck import fault
 from onpro.experiments.run import Finished
+from onpro.text import visible
 
 LOG = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ Skipped = Callable[[Path, str], None]
 
 def warn(folder: Path, reason: str) -> None:
     """Name a folder that is passed over on standard error."""
-    sys.stderr.write(f"onpro: skipped {folder}: {reason}.\n")
+    sys.stderr.write(f"onpro: skipped {visible(str(folder))}: {visible(reason)}.\n")
 
 
 def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finished]:

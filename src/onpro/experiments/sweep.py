@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.experiments.config import RunConfig
-from onpro.experiments.experiment import MEASURES, Cell, Experiment, Measure, Pairs
+from onpro.experiments.experiment import MEASURES, MOST_SEEDS, Cell, Experiment, Measure, Pairs
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.recipes import recipes
 from onpro.experiments.tables import reported
@@ -119,6 +119,8 @@ class Grid:
 
     def _seeds(self) -> tuple[int, ...]:
         given = self.values["seeds"]
+        if type(given) is int and given > MOST_SEEDS:
+            raise self._wrong("seeds", f"seeds takes at most {MOST_SEEDS} runs, not {given}.")
         listed = list(range(given)) if type(given) is int else given
         if not isinstance(listed, list) or not listed or any(type(s) is not int for s in listed):
             what = "seeds takes a number of runs, at least 1, or a list of seeds"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
+from onpro.files import read_plain
 
 Where = tuple[str, int]
 """Name of a table, and which of that name, from 0."""
@@ -27,7 +28,7 @@ class TomlFile:
     def read(cls, path: Path) -> "TomlFile":
         """Read a file; a sentence with the line where it is not TOML."""
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_plain(path).decode()
         except FileNotFoundError:
             raise UserError(f"there is no file {path}.") from None
         except UnicodeDecodeError:
@@ -36,6 +37,8 @@ class TomlFile:
             raise UserError(f"{path} cannot be read: {error.strerror}.") from None
         try:
             return cls(path, text, tomllib.loads(text))
+        except RecursionError:
+            raise UserError(f"{path} is nested too deeply; expected TOML.") from None
         except tomllib.TOMLDecodeError as error:
             said = re.fullmatch(r"(.*) \(at (?:line (\d+), .*|end of document)\)", str(error))
             what = said[1] if said else str(error)

@@ -1,10 +1,13 @@
 """What people look at: figures drawn from finished runs."""
 
+import warnings
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
+from onpro.experiments.output import save
 from onpro.experiments.run import Finished
 from onpro.figures.accuracy import accuracy
 from onpro.figures.matrix import matrix
@@ -22,9 +25,12 @@ def draw(name: str, runs: Sequence[Finished], path: Path) -> None:
     """Draw the figure of that name and save it; the file's ending says in which format."""
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
-    try:
-        FIGURES[name](runs).savefig(path, dpi=160)
-    except ValueError as error:  # matplotlib does not know the ending
-        raise UserError(f"cannot save a figure as {path}: {error}.") from None
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}.") from None
+    drawn = BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
+        figure = FIGURES[name](runs)
+        try:
+            figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=160)
+        except ValueError as error:  # matplotlib does not know the ending
+            raise UserError(f"cannot save a figure as {path}: {error}.") from None
+    save(path, drawn.getvalue())

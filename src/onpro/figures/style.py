@@ -3,6 +3,8 @@
 import textwrap
 from typing import TYPE_CHECKING
 
+from onpro.text import visible
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -26,4 +28,4 @@ def plain(axes: "Axes") -> None:
 
 def wrapped(title: str, width: int) -> str:
     """A title in lines of at most so many letters, M = 200 in one of them."""
-    return textwrap.fill(title.replace(" = ", "\u00a0=\u00a0"), width)
+    return textwrap.fill(visible(title).replace(" = ", "\u00a0=\u00a0"), width)

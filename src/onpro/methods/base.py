@@ -144,6 +144,11 @@ class Method(ABC, Generic[S]):
             settings.augmentation, context.normalise, fused=context.fused
         )
 
+    @property
+    def learns_new_by_replay_only(self) -> bool:
+        """Whether the classifier of later tasks meets new classes only once they are stored."""
+        return False
+
     # Building blocks of a constructor
 
     def make_network(

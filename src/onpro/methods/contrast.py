@@ -122,6 +122,11 @@ class ContrastMethod(Method[C], ABC):
     def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The terms of the loss in later tasks."""
 
+    @property
+    def learns_new_by_replay_only(self) -> bool:
+        """In later tasks the cross-entropy is that of replayed images."""
+        return True
+
     def replay_size(self) -> int:
         """At most `replay_per_class` images for each class seen so far."""
         most, each = self.settings.replay_batch, self.settings.replay_per_class

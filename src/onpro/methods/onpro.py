@@ -125,6 +125,11 @@ class OnPro(ContrastMethod[OnProSettings]):
         self.prototypes = torch.zeros(self.network.classes, dimension, device=context.device)
         """Q: replay prototypes of the last step, a zero row for each absent class."""
 
+    @property
+    def learns_new_by_replay_only(self) -> bool:
+        """Unless a variant shows the cross-entropy new images too."""
+        return self.settings.cross_entropy == "replay"
+
     def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The first task: cross-entropy on new images; replay serves only its prototypes."""
         batches = [torch.cat(self.rotated_views(new))]

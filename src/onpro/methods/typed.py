@@ -1,5 +1,6 @@
 """Values that somebody wrote, against the types of the fields they are for."""
 
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -27,7 +28,8 @@ def accepted(value: Any, hint: Any) -> Any:
     if origin is tuple and isinstance(value, (list, tuple)) and len(value) == len(options):
         return tuple(map(accepted, value, options))
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        with suppress(OverflowError):  # a whole number beyond all floats
+            return float(value)
     if hint in (*NAMES, NoneType) and type(value) is hint:
         return value
     raise TypeError(f"not {described(hint)}: {value!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from onpro.errors import counted
 from onpro.experiments.bench.breakdown import PARTS
 from onpro.experiments.rounding import written
-from onpro.reports.formats import Column, Record, Table, render
+from onpro.reports.formats import Column, Record, Table, markdown_text, render
 from onpro.reports.hardware import machine
 
 Result = Mapping[str, Any]
@@ -82,7 +82,7 @@ def bench_table(document: Mapping[str, Any]) -> str:
         f"{title}\n\n{render(*table, 'markdown')}"
         for title, table in zip(titles, tables, strict=False)
     ]
-    return "\n\n".join([*shown, conditions(document)])
+    return "\n\n".join([*shown, markdown_text(conditions(document))])
 
 
 def conditions(document: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onpro.experiments.rounding import written
+from onpro.text import visible
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 Value = str | int | float | bool | None
@@ -107,10 +108,19 @@ def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, in whose cells nothing ends a cell or begins a tag."""
-    cells = [[" ".join(re.sub("([|<])", r"\\\1", cell).split()) for cell in row] for row in rows]
-    lines = [header, ["---"] * len(header), *cells]
+    """A table in Markdown."""
+    first, *others = ([markdown_text(cell) for cell in row] for row in [header, *rows])
+    lines = [first, ["---"] * len(header), *others]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def markdown_text(text: str) -> str:
+    r"""Text that Markdown shows as it is: nothing in it ends a cell or begins a tag or a link.
+
+    >>> markdown_text("a|b [c](javascript:d)"), markdown_text("learning_rate=0.1")
+    ('a\\|b \\[c](javascript:d)', 'learning_rate=0.1')
+    """
+    return re.sub(r"([\\|<\[`*~]|&(?=#?\w+;)|\b_|_\b)", r"\\\1", visible(text))
 
 
 def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
@@ -135,11 +145,12 @@ def _minus(record: Record, column: Column) -> str:
 
 def _latex_row(cells: Sequence[str]) -> str:
     escaped = ("".join(_ESCAPES.get(letter, letter) for letter in cell) for cell in cells)
-    return " & ".join(" ".join(cell.split()) for cell in escaped) + r" \\"
+    return " & ".join(escaped) + r" \\"
 
 
 _ESCAPES = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # would be options of the line before
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -157,8 +168,16 @@ def _csv(records: Sequence[Record], columns: Sequence[Column]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.key for column in columns])
     for record in records:
-        writer.writerow([record.get(column.key) for column in columns])
+        writer.writerow([_csv_cell(record.get(column.key)) for column in columns])
     return text.getvalue().rstrip("\n")
+
+
+def _csv_cell(value: Value) -> Value:
+    """A value that no spreadsheet takes for a formula, as it does what begins with one of these."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _json(records: Sequence[Record], columns: Sequence[Column]) -> str:
@@ -175,7 +194,7 @@ def _shown(record: Record, column: Column) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return written(value, column.spec) if isinstance(value, int | float) else value
+    return written(value, column.spec) if isinstance(value, int | float) else visible(value)
 
 
 _RENDERERS: dict[Format, Callable[[Sequence[Record], Sequence[Column]], str]] = {

@@ -10,5 +10,7 @@ def machine(hardware: Mapping[str, Any]) -> str:
     >>> machine({"cpu": "x86_64", "threads": 1})
     'CPU, 1 thread'
     """
-    threads = hardware["threads"]
-    return str(hardware.get("gpu") or f"CPU, {threads} thread{'' if threads == 1 else 's'}")
+    if hardware.get("gpu"):
+        return str(hardware["gpu"])
+    threads = hardware.get("threads", "?")
+    return f"CPU, {threads} thread{'' if threads == 1 else 's'}"

@@ -16,6 +16,7 @@ from onpro.experiments.naming import configuration
 from onpro.experiments.statistics import curve
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
 from onpro.reports.outcome import Outcome, forgetting, outcomes
+from onpro.text import visible
 
 STYLES = ("page.css",)
 SCRIPTS = ("dom.js", "tooltip.js", "lines.js", "scatter.js", "heatmap.js", "table.js", "page.js")
@@ -211,6 +212,7 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    text = visible(text[: 4 * longest])  # of what is longer, no more is looked at
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from onpro.experiments import Finished, Summary, summarise
 from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
-from onpro.reports.formats import markdown, with_spread
+from onpro.reports.formats import markdown, markdown_text, with_spread
 from onpro.reports.hardware import machine
 from onpro.reports.outcome import Outcome, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
@@ -76,6 +76,7 @@ def _conditions(runs: Sequence[Finished]) -> str:
     for run in runs:
         hardware, versions = run.result["hardware"], run.result["versions"]
         kind = f"{machine(hardware)}, torch {versions['torch']}, Python {versions['python']}"
+        kind = markdown_text(kind)
         if kind not in kinds:
             kinds.append(kind)
     about = (

@@ -1,5 +1,6 @@
 """The loop: batches of the stream go to the method, and after each task it is examined."""
 
+import logging
 import math
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -15,6 +16,8 @@ from onpro.streams import Benchmark
 from onpro.training.device import repeatable
 from onpro.training.engine import Engine, build_engine
 from onpro.training.evaluation import accuracies, confusion_matrix
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,24 @@ class Trainer:
         )
         for listener in self.listeners:
             listener.on_evaluation(evaluated)
+        self._warn_of_short_tasks()
+
+    def _warn_of_short_tasks(self) -> None:
+        """Say of the first task that was over before any of its images were recognised.
+
+        Only where that is the method's nature: else it has other reasons than a short stream.
+        """
+        unknown = [task for task, row in enumerate(self.accuracy) if task and row[task] == 0]
+        if unknown == [len(self.accuracy) - 1] and self.method.learns_new_by_replay_only:
+            steps = self.stream.steps_per_task[unknown[0]]
+            LOG.warning(
+                "%s recognises no image of task %d after its %d steps: new classes reach its "
+                "classifier through replay only, and the task is over before it has learned them; "
+                "give tasks more steps, by more images, fewer tasks or smaller batches.",
+                self.method.about.name,
+                unknown[0] + 1,
+                steps,
+            )
 
     def _tell_step(self, terms: dict[str, float]) -> None:
         step = Step(
