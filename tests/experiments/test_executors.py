@@ -277,7 +277,8 @@ def steps(config: RunConfig, out: Path) -> list[int]:
 def plain(config: RunConfig, out: Path) -> dict[str, Any]:
     done = finished(config, out)
     assert done is not None
-    return {key: value for key, value in done.result.items() if not key.endswith("_seconds")}
+    with_whom = ("train_seconds", "eval_seconds", "shared_by")
+    return {name: value for name, value in done.result.items() if name not in with_whom}
 
 
 def has_checkpoint(config: RunConfig, out: Path) -> bool:

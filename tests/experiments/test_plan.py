@@ -196,6 +196,22 @@ def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
     assert estimates.seconds(replace(first, memory=99, seed=9), tmp_path) == 30
 
 
+def test_runs_that_counted_the_time_of_others_are_asked_only_where_there_are_no_others(
+    tmp_path: Path,
+) -> None:
+    configs = list(configurations(er(2), PLACE))
+    paths = [run(config, tmp_path).folder / "result.json" for config in configs]
+    for path, seconds in zip(paths, (40.0, 10.0), strict=True):
+        changed = json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0}
+        if seconds == 40:
+            del changed["shared_by"]
+        path.write_text(json.dumps(changed))
+    missing = replace(configs[0], seed=9)
+    assert Estimates(tmp_path).seconds(missing, tmp_path) == 10
+    paths[1].unlink()
+    assert Estimates(tmp_path).seconds(missing, tmp_path) == 40
+
+
 def test_a_calibration_fills_the_gaps(tmp_path: Path) -> None:
     config = next(configurations(er(stream=()), PLACE))
     estimates = Estimates(tmp_path / "nothing")
@@ -250,6 +266,10 @@ def test_progress_is_read_from_the_log(tmp_path: Path) -> None:
     assert now is not None
     assert (now.step, now.task, now.tasks, now.accuracy) == (30, 1, 3, 80.0)
     assert now.seconds_left == pytest.approx(6.0), "30 of 60 steps took 6 seconds"
+    log(tmp_path / config.folder, EVALUATION, STEP | {"elapsed_seconds": 24.0})
+    now = progress(config, tmp_path)
+    assert now is not None
+    assert now.seconds_left == pytest.approx(24.0), "with the turns of runs side by side"
 
 
 def test_before_the_first_evaluation_nobody_knows_how_long(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from onpro.methods import methods
 from onpro.training import Evaluated, Step, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
 
-TIMES = {"train_seconds", "eval_seconds"}
+TIMES = {"train_seconds", "eval_seconds", "elapsed_seconds"}
 
 
 def quick(name: str) -> RunConfig:
@@ -418,15 +418,15 @@ def test_other_versions_or_hardware_are_told(
 
 def test_lines_logged_after_the_checkpoint_are_not_doubled(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
-    log.on_evaluation(Evaluated(2, 0, [1.0], 1, 1))
+    log.on_evaluation(Evaluated(2, 0, [1.0], 1, 1, 1))
     valid = log.size()
-    log.on_evaluation(Evaluated(4, 1, [1.0, 2.0], 1, 1))
+    log.on_evaluation(Evaluated(4, 1, [1.0, 2.0], 1, 1, 1))
     log.close()
     with (tmp_path / "events.jsonl").open("a") as file:
         file.write('{"event": "eva')  # killed in the middle of a line
     again = EventLog(tmp_path / "events.jsonl", valid)
     assert again.size() == valid
-    again.on_evaluation(Evaluated(4, 1, [3.0, 4.0], 1, 1))
+    again.on_evaluation(Evaluated(4, 1, [3.0, 4.0], 1, 1, 1))
     again.close()
     assert [event["accuracy"] for event in log_of(tmp_path)] == [[1.0], [3.0, 4.0]]
 

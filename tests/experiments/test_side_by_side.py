@@ -1,6 +1,7 @@
 """Runs side by side: each computes what it would compute alone."""
 
 import gc
+import json
 import signal
 import weakref
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.experiments import (
@@ -26,8 +28,9 @@ from onpro.experiments import (
     side_by_side,
 )
 from onpro.experiments.run import Running
-from onpro.methods import methods
+from onpro.methods import Method, Settings, methods
 from onpro.training import Trainer
+from onpro.training import trainer as trainer_module
 from onpro.training.device import pick_device
 
 CPU = torch.device("cpu")
@@ -41,8 +44,8 @@ def starts(configs: Sequence[RunConfig], out: Path, **how: Any) -> list[Callable
 
 
 def numbers(finished: Finished) -> dict[str, Any]:
-    times = ("train_seconds", "eval_seconds")
-    return {name: value for name, value in finished.result.items() if name not in times}
+    with_whom = ("train_seconds", "eval_seconds", "shared_by")
+    return {name: value for name, value in finished.result.items() if name not in with_whom}
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -51,6 +54,53 @@ def test_each_run_computes_what_it_computes_alone(tmp_path: Path, at_once: int) 
     together = side_by_side(starts(configs, tmp_path / "together"), CPU, at_once=at_once)
     alone = [run(config, tmp_path / "alone") for config in configs]
     assert [numbers(a) for a in together] == [numbers(b) for b in alone]
+
+
+class Hands:
+    """A clock that only a training step moves, by a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(trainer_module, "time", self)
+        learn = Method.observe
+
+        def observe(method: Method[Settings], *arguments: Any) -> dict[str, Tensor]:
+            self.now += 1
+            return learn(method, *arguments)
+
+        monkeypatch.setattr(Method, "observe", observe)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("runs", "at_once", "shared_by"), [(1, 1, 1), (4, 1, 1), (4, 4, 4)])
+def test_the_time_of_a_run_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int, at_once: int, shared_by: int
+) -> None:
+    Hands(monkeypatch)
+    configs = [replace(CONFIG, seed=seed) for seed in range(runs)]
+    for done in side_by_side(starts(configs, tmp_path), CPU, at_once=at_once):
+        assert done.result["train_seconds"] == done.result["steps"]
+        assert done.result["shared_by"] == shared_by
+        lines = (done.folder / "events.jsonl").read_text().splitlines()
+        events = [json.loads(line) for line in lines]
+        for event in events[1:]:
+            turns = event["elapsed_seconds"] / event["train_seconds"]
+            assert at_once - 1 < turns <= at_once, "time left is told by all turns"
+
+
+def test_how_many_shared_the_device_is_the_most_there_were(tmp_path: Path) -> None:
+    """Also of a run that was interrupted meanwhile, and ends alone."""
+    short, long = CONFIG, replace(CONFIG, seed=1, limit_per_class=40)
+    asked = iter(range(1000))
+
+    def stop() -> int | None:
+        return signal.SIGTERM if next(asked) > 10 else None
+
+    with pytest.raises(Interrupted):
+        side_by_side(starts([short, long], tmp_path, stop=stop), CPU, at_once=2)
+    assert run(long, tmp_path).result["shared_by"] == 2
 
 
 def test_a_run_that_fails_does_not_disturb_the_others(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from onpro.training.statefile import Frozen, freeze
 
 DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
 TASKS, STEPS = 3, 6
-TIMES = {"train_seconds", "eval_seconds"}
+TIMES = {"train_seconds", "eval_seconds", "elapsed_seconds"}
 
 
 class Diverging(ER):

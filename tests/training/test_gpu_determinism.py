@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-TIMES = {"train_seconds", "eval_seconds"}
+TIMES = {"train_seconds", "eval_seconds", "elapsed_seconds"}
 
 
 def trainer_of(name: str, *, encoder: str = "resnet18", **values: Any) -> Trainer:

@@ -70,7 +70,7 @@ class Follower:
     def on_step(self, step: Step) -> None:
         """Say it beside the bar."""
         loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
-        speed = step.images_seen / step.train_seconds if step.train_seconds else 0.0
+        speed = step.images_seen / step.elapsed_seconds if step.elapsed_seconds else 0.0
         self._figures = f"{speed:,.0f} images/s  {loss}"
         self._tell(step.task)
 

@@ -20,7 +20,9 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
         _print_accuracy(run.result, file)
         for title, key in MEASURES.items():
             print(f"{title:<20} {run.result[key]:6.2f} %", file=file)
-        print(f"{'training':<20} {run.result['train_seconds']:6.1f} s", file=file)
+        sharing = run.result.get("shared_by", 1)
+        part = f", its part of {sharing} runs side by side" if sharing > 1 else ""
+        print(f"{'training':<20} {run.result['train_seconds']:6.1f} s{part}", file=file)
         print(f"{'saved in':<20} {run.folder}", file=file)
     experiments = by_experiment(runs)
     for title, members in experiments.items():

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig, read_config
@@ -20,13 +21,21 @@ CALIBRATION_BATCHES = 2
 
 
 class Estimates:
-    """Seconds that runs take: runs of equal settings, else of the same method and stream."""
+    """Seconds that runs take: runs of equal settings, else of the same method and stream.
+
+    Of runs side by side that is each one's own part. Older versions counted the time of the others
+    too: their runs are asked only where there are no such runs of this version.
+    """
 
     def __init__(self, out: Path) -> None:
-        self._seconds: dict[Kind, list[float]] = {}
-        for config, device, seconds in _timed(out):
-            for kind in _kinds(config, device):
-                self._seconds.setdefault(kind, []).append(seconds)
+        parts: dict[Kind, list[float]] = {}
+        older: dict[Kind, list[float]] = {}
+        for config, result in _timed(out):
+            seconds = result["train_seconds"] + result["eval_seconds"]
+            for kind in _kinds(config, result["device"]):
+                known = parts if "shared_by" in result else older
+                known.setdefault(kind, []).append(seconds)
+        self._seconds = older | parts
 
     def seconds(self, config: RunConfig, out: Path) -> float | None:
         """About how long a run that is not finished will still take; None where nobody knows."""
@@ -80,7 +89,7 @@ class Clock:
         self.closing = evaluated.train_seconds - self.stepping
 
 
-def _timed(out: Path) -> Iterable[tuple[RunConfig, str, float]]:
+def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
     try:
         runs = read_runs([out], skipped=lambda *_: None)
     except UserError:  # none is finished yet
@@ -90,8 +99,7 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, str, float]]:
             config = read_config(run.folder)
         except UserError:  # of another version
             continue
-        seconds = run.result["train_seconds"] + run.result["eval_seconds"]
-        yield config, run.result["device"], seconds
+        yield config, run.result
 
 
 def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:

@@ -21,7 +21,9 @@ class Progress:
     task: int
     """Number of the current task, from 0."""
     seconds: float
-    """Time trained so far."""
+    """Time trained so far, without the turns of other runs."""
+    elapsed: float
+    """The same with them."""
     accuracy: float | None
     """Percent, mean over the tasks that had been seen at the last evaluation."""
     total_steps: float | None
@@ -34,7 +36,7 @@ class Progress:
         """About how long the run will still train, if it goes on as fast."""
         if not self.step or self.total_steps is None:
             return None
-        return max(0.0, self.seconds * (self.total_steps / self.step - 1))
+        return max(0.0, self.elapsed * (self.total_steps / self.step - 1))
 
 
 def progress(config: RunConfig, out: Path) -> Progress | None:
@@ -49,7 +51,9 @@ def progress(config: RunConfig, out: Path) -> Progress | None:
     if evaluated:
         accuracy = sum(evaluated["accuracy"]) / len(evaluated["accuracy"])
         total = tasks and evaluated["step"] / (evaluated["task"] + 1) * tasks
-    return Progress(last["step"], last["task"], last["train_seconds"], accuracy, total, tasks)
+    seconds = last["train_seconds"]
+    elapsed = last.get("elapsed_seconds", seconds)  # runs of older versions counted both as one
+    return Progress(last["step"], last["task"], seconds, elapsed, accuracy, total, tasks)
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "classes": list(trainer.stream.classes),
         "train_seconds": round(trainer.train_seconds, 3),
         "eval_seconds": round(trainer.eval_seconds, 3),
+        "shared_by": trainer.shared_by,
         "steps": trainer.stream.position,
         "images_seen": trainer.method.progress.images,
         "device": device.type,

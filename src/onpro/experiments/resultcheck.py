@@ -99,4 +99,5 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "recipe": lambda value: value is None or _is_text(value),
     "classes": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
+    "shared_by": lambda value: _is_whole(value) and value >= 1,
 }

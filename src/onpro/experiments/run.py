@@ -166,8 +166,8 @@ def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
         return last(running(folder, config, **how))
 
 
-Running = Generator[None, None, Finished]
-"""A run on its way: it hands over after each step."""
+Running = Generator[None, int | None, Finished]
+"""A run on its way: it hands over after each step, and may be told how many run side by side."""
 
 End = TypeVar("End")
 """What there is when a run is over."""

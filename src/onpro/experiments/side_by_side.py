@@ -28,17 +28,24 @@ def room_for_runs(free: int, side: int) -> int:
     return max(1, free // (ROOM * max(32, side) ** 2 // 32**2))
 
 
-Start = Callable[[], Generator[None, None, End]]
-"""Begins a run, which hands over after each step."""
+Start = Callable[[], Generator[None, int | None, End]]
+"""Begins a run, which hands over after each step and is told how many runs there are."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Lane(Generic[End]):
     """A run on its way, and the queue in which the GPU does its work."""
 
     number: int
-    running: Generator[None, None, End]
+    running: Generator[None, int | None, End]
     queue: torch.cuda.Stream | None
+    begun: bool = False
+
+    def step(self, runs: int) -> None:
+        """Take a step, one of so many runs; a generator can be told only after its first."""
+        with torch.cuda.stream(self.queue):
+            self.running.send(runs if self.begun else None)
+        self.begun = True
 
 
 def side_by_side(
@@ -88,10 +95,10 @@ def side_by_side(
                 except Exception as error:
                     errors.append(error)
                     queues.append(queue)
+            runs = len(lanes)
             for lane in list(lanes):
                 try:
-                    with torch.cuda.stream(lane.queue):
-                        next(lane.running)
+                    lane.step(runs)
                     continue
                 except StopIteration as end:
                     done[lane.number] = end.value

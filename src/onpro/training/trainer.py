@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ class Step:
     images_seen: int
     """Images through the network in training so far."""
     train_seconds: float
+    elapsed_seconds: float
+    """Training time with the turns of runs side by side, evaluation and checkpoints aside."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Evaluated:
     """Percent on each task seen so far."""
     train_seconds: float
     eval_seconds: float
+    elapsed_seconds: float
+    """As of a step."""
 
 
 class Listener(Protocol):
@@ -64,7 +68,17 @@ class Keeper(Protocol):
 
 
 class Trainer:
-    """A method, a stream, and what has been measured so far."""
+    """A method, a stream, and what has been measured so far.
+
+    Attributes:
+        train_seconds: time this process spent training the run: taking its steps and waiting for
+            the device. Runs side by side divide the time they take together among them. A GPU
+            works for all of them meanwhile, so there only the sum, or the mean over runs, says
+            what the runs cost.
+        elapsed_seconds: the same with the turns of other runs.
+        shared_by: the largest number of runs that trained side by side in this process, with this
+            one; 1 for a run alone.
+    """
 
     def __init__(
         self,
@@ -89,6 +103,8 @@ class Trainer:
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
+        self.elapsed_seconds = 0.0
+        self.shared_by = 1
 
     def run(self) -> None:
         """Train through the rest of the stream."""
@@ -96,8 +112,11 @@ class Trainer:
             for _ in self.steps():
                 pass
 
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Generator[None, int | None, None]:
         """Train through the rest of the stream, handing over after each step.
+
+        Whoever trains several runs side by side may send how many there are. The time until the
+        next step is asked for is theirs and not counted.
 
         A loss or weight that is not finite ends the run; it is looked for only where the device is
         waited for anyway: at logged steps, before a state is kept, and before an examination.
@@ -105,6 +124,7 @@ class Trainer:
         if self._task_over():  # saved after a task's last step, before its examination
             self._close_task()
         clock = time.perf_counter()
+        away = 0.0
         for batch in self.stream:
             terms = self.method.observe(batch, self._learn)
             position = self.stream.position
@@ -113,7 +133,10 @@ class Trainer:
             due = self.keeper is not None and self.keeper.due()
             if logged or due:
                 values = _read(terms)  # waits for the device
-                self.train_seconds += time.perf_counter() - clock
+                elapsed = time.perf_counter() - clock
+                self.elapsed_seconds += elapsed
+                self.train_seconds += elapsed - away
+                away = 0.0
                 if logged:
                     self._tell_step(values)
                 self._require_finite_loss(values)
@@ -124,7 +147,10 @@ class Trainer:
             if task_over:
                 self._close_task()
                 clock = time.perf_counter()
-            yield
+            paused = time.perf_counter()
+            runs = yield
+            self.shared_by = max(self.shared_by, runs or 1)
+            away += time.perf_counter() - paused
 
     def _task_over(self) -> bool:
         """Whether the task that is to be examined next has had its last step."""
@@ -136,7 +162,9 @@ class Trainer:
         clock = time.perf_counter()
         self.method.finish_task()
         self._wait()
-        self.train_seconds += time.perf_counter() - clock
+        elapsed = time.perf_counter() - clock
+        self.elapsed_seconds += elapsed
+        self.train_seconds += elapsed
         self._require_finite_weights()
         self._evaluate()
         self._keep()
@@ -151,7 +179,12 @@ class Trainer:
         self.eval_seconds += time.perf_counter() - clock
         self.accuracy.append(row)
         evaluated = Evaluated(
-            self.stream.position, len(row) - 1, row, self.train_seconds, self.eval_seconds
+            self.stream.position,
+            len(row) - 1,
+            row,
+            self.train_seconds,
+            self.eval_seconds,
+            self.elapsed_seconds,
         )
         for listener in self.listeners:
             listener.on_evaluation(evaluated)
@@ -163,6 +196,7 @@ class Trainer:
             terms,
             self.method.progress.images,
             self.train_seconds,
+            self.elapsed_seconds,
         )
         for listener in self.listeners:
             listener.on_step(step)
@@ -207,6 +241,8 @@ class Trainer:
             "confusion": self.confusion,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
+            "elapsed_seconds": self.elapsed_seconds,
+            "shared_by": self.shared_by,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -218,6 +254,8 @@ class Trainer:
         self.confusion = state["confusion"]
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]
+        self.elapsed_seconds = state.get("elapsed_seconds", self.train_seconds)
+        self.shared_by = state.get("shared_by", 1)
 
 
 def _require_test_images(stream: Benchmark) -> None:

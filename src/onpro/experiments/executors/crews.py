@@ -181,7 +181,7 @@ def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
     under_way: set[int] = set()
     broken = False
 
-    def train(order: Order) -> Generator[None, None, None]:
+    def train(order: Order) -> Generator[None, int | None, None]:
         nonlocal broken
         outcome = yield from attempt(order.config, order.out, stop=stop, images=images)
         under_way.discard(order.number)

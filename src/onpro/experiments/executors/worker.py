@@ -59,7 +59,7 @@ def attempt(
     *,
     stop: Callable[[], int | None],
     images: Callable[[RunConfig], ImageSet] = load_images,
-) -> Generator[None, None, Outcome]:
+) -> Generator[None, int | None, Outcome]:
     """Train a run, or go on with it, handing over after each step; no error leaves it.
 
     Args:
