@@ -453,17 +453,13 @@ def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Mak
     assert finished(CONFIG, tmp_path) is not None
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (32, 1)])
-def test_threads_are_divided_among_workers(
-    monkeypatch: pytest.MonkeyPatch, workers: int, threads: int
+@pytest.mark.parametrize(("threads", "slots"), [(None, 8), (1, 8), (3, 2), (8, 1), (32, 1)])
+def test_there_are_as_many_workers_as_cores_for_them(
+    monkeypatch: pytest.MonkeyPatch, threads: int | None, slots: int
 ) -> None:
     monkeypatch.setattr("onpro.experiments.executors.local.cores", lambda: 8)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
-    assert Local(workers)._threads == threads
-    assert Local(workers).slots() == workers
-    assert Local().slots() == 8
-    monkeypatch.setattr("torch.get_num_threads", lambda: 1)  # as the user wants it
-    assert Local(workers)._threads == 1
+    assert Local(threads=threads).slots() == slots
+    assert Local(5, threads=threads).slots() == 5
 
 
 def test_gpus_are_shared_evenly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
+import torch
 import tyro
 
 from onpro.cli.parsing import parse
@@ -18,6 +20,7 @@ from onpro.errors import UserError, unknown
 from onpro.experiments import RunConfig, settings_for
 from onpro.experiments.bench import Measure, bench, document, matrix_peak
 from onpro.experiments.files import read_json, write_json
+from onpro.experiments.threads import THREADS, cpu_threads, require_threads
 from onpro.methods import method, methods
 from onpro.reports.bench import bench_table, conditions, figures_by_task
 from onpro.training import Engine, pick_device, pick_engine, pick_precision
@@ -65,6 +68,9 @@ class BenchOptions:
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed, as in onpro run."""
 
+    threads: int = THREADS
+    """Threads on the CPU, as in onpro run."""
+
     compare: str = ""
     """Engines to measure in turn, joined by commas, such as eager,graph; their ratios are printed
     too."""
@@ -111,6 +117,18 @@ def main(arguments: Sequence[str]) -> int:
         _require_place(options.save)
     device = pick_device(options.device)
     Measure(options.steps, options.repeats)  # refuses bad numbers before anything is measured
+    require_threads(options.threads)
+    on_cpu = device.type == "cpu"
+    with cpu_threads(options.threads) if on_cpu else nullcontext():
+        return _measure(options, configs, engines, device)
+
+
+def _measure(
+    options: BenchOptions,
+    configs: Sequence[tuple[RunConfig, int]],
+    engines: Sequence[Engine],
+    device: torch.device,
+) -> int:
     peak = matrix_peak(device, configs[0][0].precision)
     measure = Measure(options.steps, options.repeats, peak)
     out = sys.stderr if options.json else sys.stdout

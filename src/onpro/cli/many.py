@@ -23,6 +23,7 @@ from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
 from onpro.experiments.experiment import Cell, Experiment, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
+from onpro.experiments.threads import THREADS, cpu_threads, unequal_threads
 from onpro.reports.cells import (
     CELLS,
     COMPARISONS,
@@ -63,7 +64,7 @@ class ManyOptions:
     """Where to run: processes of this machine, or a Ray cluster."""
 
     workers: str = "auto"
-    """How many runs at once; auto is as many as there are cores, or as fit on GPUs or on Ray."""
+    """How many runs at once; auto is as many as there are cores for, or as fit on GPUs or Ray."""
 
     gpus: int | None = None
     """How many GPUs of this machine to use; else all."""
@@ -73,7 +74,7 @@ class ManyOptions:
     for, one for each 7 GiB with images of 32×32, on Ray one."""
 
     cpus_per_run: int | None = None
-    """Cores that a run takes on Ray; else one."""
+    """Cores that a run on the CPU or on Ray takes, and so its number of threads; else one."""
 
     ray_address: str | None = None
     """Ray cluster to use; else one is started on this machine and stopped at the end."""
@@ -101,7 +102,6 @@ class ManyOptions:
             raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
         for option, given, place in (
             ("--ray-address", self.ray_address, "ray"),
-            ("--cpus-per-run", self.cpus_per_run, "ray"),
             ("--gpus", self.gpus, "local"),
         ):
             if given is not None and self.on != place:
@@ -138,7 +138,9 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     except KeyboardInterrupt as interrupted:
         number = getattr(interrupted, "signal", signal.SIGINT)
         raise Interrupted("" if options.dry_run else GOES_ON, number) from None
-    _print_results(cells, plan(cells, options.out, place), options)
+    done = plan(cells, options.out, place)
+    _print_results(cells, done, options)
+    _say_unequal_threads(done)
     if failures:
         print(f"{counted(len(failures), 'run')} failed, as told above.", file=sys.stderr)
     return 1 if failures else 0
@@ -159,7 +161,9 @@ def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
     if pick_device(options.device).type == "cpu":
         if options.on == "local" and (options.gpus or options.gpus_per_run):
             raise UserError("runs have no GPU here: leave --gpus and --gpus-per-run out.")
-        return Local(options.number_of_workers())
+        return Local(options.number_of_workers(), threads=options.cpus_per_run)
+    if options.on == "local" and options.cpus_per_run:
+        raise UserError("--cpus-per-run is for --device cpu or --on ray: leave it out.")
     gpus = _gpus(options.gpus)
     return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(cells, options))
 
@@ -240,7 +244,8 @@ def _print_plan(planned: Plan, options: ManyOptions) -> None:
     estimates = Estimates(planned.out)
     left = planned.left()
     if options.calibrate:
-        estimates.calibrate(left)
+        with cpu_threads(options.cpus_per_run or THREADS):
+            estimates.calibrate(left)
 
     def seconds(config: RunConfig) -> float | None:
         return estimates.seconds(config, planned.out)
@@ -264,6 +269,12 @@ def _counts(planned: Plan) -> str:
 def _say_problems(planned: Plan) -> None:
     for problem in planned.problems():
         print(f"left out: {problem}", file=sys.stderr)
+
+
+def _say_unequal_threads(done: Plan) -> None:
+    for planned in done.experiments:
+        if unequal := unequal_threads(run.result for run in planned.runs if run.result):
+            print(f"{planned.experiment}: its runs computed {unequal}.", file=sys.stderr)
 
 
 def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:

@@ -12,6 +12,7 @@ from onpro.cli.run import show, train
 from onpro.errors import UserError
 from onpro.experiments import RunConfig, read_config
 from onpro.experiments.reading import warn
+from onpro.experiments.threads import require_threads
 from onpro.training import require_interval
 from onpro.training.checkpoint import CHECKPOINT_EVERY
 
@@ -28,6 +29,9 @@ class ResumeOptions:
 
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints; 0 saves one after each task only."""
+
+    threads: int | None = None
+    """Threads of a run on the CPU; else those it began with."""
 
     fresh: bool = False
     """Start over instead, with the same settings."""
@@ -53,13 +57,19 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     require_interval(options.checkpoint_every)
+    require_threads(options.threads)
     folders = tuple({folder.resolve(): folder for folder in options.runs}.values())
     if len(folders) > 1:  # such as runs/*
         folders = tuple(filter(_is_run, folders))
     if not folders:
         raise UserError("none of these is the folder of a run.")
     configs = [(folder, _config(folder, options.data_dir)) for folder in folders]
-    done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
+    done = train(
+        configs,
+        fresh=options.fresh,
+        checkpoint_every=options.checkpoint_every,
+        threads=options.threads,
+    )
     show(done, as_json=options.json)
     return 0
 

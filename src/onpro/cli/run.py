@@ -35,6 +35,7 @@ from onpro.experiments import (
 )
 from onpro.experiments.run import REPETITION, Interrupted, Running
 from onpro.experiments.side_by_side import MOST_AT_ONCE
+from onpro.experiments.threads import THREADS, cpu_threads, require_threads, threads_of
 from onpro.experiments.weights_and_biases import WandbLog, going_on
 from onpro.methods import Settings, method, methods
 from onpro.training import pick_device, pick_engine, pick_precision, require_interval
@@ -94,6 +95,10 @@ class RunOptions:
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. Losses are
     always float32."""
 
+    threads: int | None = None
+    """Threads of a run on the CPU; else those it began with, else 1. Their number changes the last
+    digits of a result."""
+
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed: operation by operation, with a compiled network, or as one CUDA
     graph; auto is graph on a GPU, eager on a CPU."""
@@ -137,6 +142,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.seeds < 1:
         raise UserError(f"the number of seeds must be at least 1, not {options.seeds}.")
     require_interval(options.checkpoint_every)
+    require_threads(options.threads)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
     values = data_values(name, options.data).items()
@@ -175,6 +181,7 @@ def main(arguments: Sequence[str]) -> int:
         tensorboard=options.tensorboard,
         wandb=options.wandb,
         at_once=options.at_once,
+        threads=options.threads,
     )
     show(done, as_json=options.json)
     return 0
@@ -188,6 +195,7 @@ def train(
     tensorboard: bool = False,
     wandb: bool = False,
     at_once: int = 0,
+    threads: int | None = None,
 ) -> list[Finished]:
     """Run what each folder is for, from its last checkpoint on, unless it is finished.
 
@@ -204,9 +212,13 @@ def train(
     if open_runs:
         first = open_runs[0][1]
         device = pick_device(first.device)
-        with stop_requests() as stop, Bars() as bars:
+        as_before = cpu_threads(torch.get_num_threads())
+        with stop_requests() as stop, Bars() as bars, as_before:
 
             def start(folder: Path, config: RunConfig) -> Running:
+                if device.type == "cpu":
+                    began_with = None if fresh else threads_of(folder)
+                    torch.set_num_threads(threads or began_with or THREADS)
                 trainer = prepare(config, images(config))
                 name = f"seed {config.seed}"
                 label = f"{config.method} on {config.data}, {name}"

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 from onpro.cli.printing import print_table
 from onpro.experiments import Finished, summarise
 from onpro.experiments.grouping import by_experiment
+from onpro.experiments.threads import unequal_threads
 from onpro.reports.tasks import shown_tasks
 
 MEASURES = {
@@ -56,3 +57,5 @@ def _print_together(title: str, runs: Sequence[Finished], file: TextIO) -> None:
         mean, interval = f"{of_all.mean:.2f} %", f"±{of_all.interval:.2f}"
         rows.append([measure, mean, f"{of_all.deviation:.2f}", interval])
     print_table([title, "mean", "std", "95 % interval"], rows, file)
+    if unequal := unequal_threads(run.result for run in runs):
+        print(f"these runs computed {unequal}.", file=file)

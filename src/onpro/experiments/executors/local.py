@@ -11,11 +11,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.execute import Job
 from onpro.experiments.executors.worker import Outcome, work
+from onpro.experiments.threads import THREADS
 
 
 class Local:
@@ -25,12 +24,13 @@ class Local:
     what a run needs, which saves the seconds that takes.
 
     Args:
-        workers: how many runs at once; default: as many as there are cores.
+        workers: how many runs at once; default: as many as there are cores for.
+        threads: cores that a run takes; default: one, or as many as it began with.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or cores()
-        self._threads = max(1, min(cores(), torch.get_num_threads()) // self._workers)
+    def __init__(self, workers: int | None = None, *, threads: int | None = None) -> None:
+        self._workers = workers or max(1, cores() // (threads or THREADS))
+        self._threads = threads
         self._context = _context()
 
     def device(self) -> Literal["cpu", "cuda"]:
@@ -106,7 +106,7 @@ def _context() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _child(config: RunConfig, out: Path, threads: int, sender: Connection) -> None:
+def _child(config: RunConfig, out: Path, threads: int | None, sender: Connection) -> None:
     leave_signals_to_command()
     threading.Thread(target=end_with_parent, daemon=True).start()
     outcome = work(config, out, threads=threads)

@@ -19,6 +19,7 @@ from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.files import Held
 from onpro.experiments.run import Interrupted, last, load_images, prepare, running
+from onpro.experiments.threads import THREADS, cpu_threads, threads_of
 from onpro.training import pick_device
 from onpro.training.device import repeatable
 
@@ -41,13 +42,17 @@ def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome
 
     What it prints comes with the outcome; after a defect it stays in a file beside the run's
     folder, with a traceback.
+
+    Args:
+        config: what to run.
+        out: where run folders are.
+        threads: of the CPU; default: as many as the run began with, else `THREADS`.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
     with (
         listening() as said,
         stop_requests() as stop,
         repeatable(pick_device(config.device), config.deterministic),
+        cpu_threads(threads or threads_of(out / config.folder) or THREADS),
     ):
         outcome = last(attempt(config, out, stop=stop))
         return with_what_was_said(outcome, said(), config, out)
