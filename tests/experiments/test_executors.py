@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from itertools import zip_longest
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Literal
 
@@ -353,6 +354,27 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     list(execute([SLOW], tmp_path / "b", Local(1)))
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
     assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"
+
+
+def test_a_fork_server_killed_while_a_worker_starts_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = forkserver.connect_to_new_process
+
+    def kill_meanwhile(fds: list[int]) -> tuple[int, int]:
+        monkeypatch.setattr(forkserver, "connect_to_new_process", connect)  # only once
+        forkserver.ensure_running()
+        server: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined] # private
+        os.kill(server, signal.SIGSTOP)  # so that it does not fork
+        try:
+            return connect(fds)
+        finally:
+            os.kill(server, signal.SIGKILL)
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", kill_meanwhile)
+    events = [event for event in execute([CONFIG], tmp_path, Local(1)) if event.config]
+    assert [event.kind for event in events] == ["started", "again", "started", "finished"]
+    assert events[1].reason == "its process could not be started (unexpected EOF)."
 
 
 def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:

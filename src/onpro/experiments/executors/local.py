@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -42,15 +43,43 @@ class Local:
         return self._workers
 
     def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
-        """Start a process, in which a run is always alone."""
+        """Start a process, in which a run is always alone.
+
+        Where none can be started, since the server was killed say, the run counts as one whose
+        process has died. The next attempt has a new server.
+        """
         receiver, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_child, args=(config, out, self._threads, sender))
-        process.start()
-        sender.close()  # so that the end of the process is the end of the pipe
+        try:
+            process.start()
+        except (EOFError, OSError) as error:
+            receiver.close()
+            return NotStarted(
+                f"its process could not be started ({error or type(error).__name__})."
+            )
+        finally:
+            sender.close()  # so that the end of the process is the end of the pipe
         return LocalJob(process, receiver)
 
     def close(self) -> None:
         """Nothing is left to let go of."""
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """A process that there never was."""
+
+    reason: str
+
+    def outcome(self) -> Outcome:
+        """It has died."""
+        return Outcome("died", self.reason)
+
+    def stop(self) -> None:
+        """Nothing goes on."""
+
+    def kill(self) -> None:
+        """Nothing goes on."""
 
 
 class LocalJob:
