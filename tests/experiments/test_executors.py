@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import zip_longest
+from functools import partial
+from itertools import count, zip_longest
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from onpro.experiments import RunConfig, finished, run, settings_for
+from onpro.experiments import Interrupted, RunConfig, finished, run, settings_for
 from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
 from onpro.experiments.executors.worker import attempt
@@ -310,6 +311,24 @@ def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path, make: Make) ->
     assert sorted(p.name for p in (tmp_path / "a").iterdir()) == sorted(
         config.folder for config in seeds(3)
     ), "neither logs nor locks are left"
+
+
+def test_what_a_run_says_is_told_as_its_own(tmp_path: Path) -> None:
+    """Also where the other run of the process is over first."""
+    runs = [SLOW, CONFIG]
+    for config in runs:
+        steps = count()
+        with pytest.raises(Interrupted):
+            run(
+                config, tmp_path, stop=partial(lambda s: signal.SIGTERM if next(s) else None, steps)
+            )
+    with closing(crew(2)) as executor:
+        events = [e for e in execute(runs, tmp_path, executor) if e.kind == "finished"]
+    assert [event.config for event in events] == [CONFIG, SLOW]
+    for event in events:
+        assert event.config is not None
+        (line,) = event.said.splitlines()
+        assert line.startswith(f"{tmp_path / event.config.folder} goes on from step 2 of ")
 
 
 def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from onpro.cli.run import show, train
 from onpro.errors import UserError
 from onpro.experiments import RunConfig, read_config
 from onpro.experiments.reading import warn
+from onpro.experiments.run import REPETITION
 from onpro.experiments.threads import require_threads
 from onpro.training import require_interval
 from onpro.training.checkpoint import CHECKPOINT_EVERY
@@ -58,9 +59,15 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     require_interval(options.checkpoint_every)
     require_threads(options.threads)
-    folders = tuple({folder.resolve(): folder for folder in options.runs}.values())
-    if len(folders) > 1:  # such as runs/*
-        folders = tuple(filter(_is_run, folders))
+    named = {folder.resolve(): folder for folder in options.runs}
+    if len(named) > 1:  # such as runs/*
+        named = {path: folder for path, folder in named.items() if _is_run(folder)}
+    # A begun repetition takes the place of the finished run beside it: they are one run.
+    folders = [
+        folder
+        for path, folder in named.items()
+        if path.with_name(path.name + REPETITION) not in named
+    ]
     if not folders:
         raise UserError("none of these is the folder of a run.")
     configs = [(folder, _config(folder, options.data_dir)) for folder in folders]
