@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read when torch loads
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command sets it
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when a GPU is first used
 
 import pytest

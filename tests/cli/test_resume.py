@@ -132,6 +132,20 @@ def test_a_run_named_twice_is_trained_once(onpro: Command, tmp_path: Path) -> No
     assert answer.err.count("steps") == 1
 
 
+@pytest.mark.parametrize("options", [[], ["--fresh"]])
+def test_a_finished_run_and_its_begun_repetition_are_one(
+    onpro: Command, tmp_path: Path, options: list[str]
+) -> None:
+    expected = result(onpro("run", "er", *TINY, "--json"))
+    assert interrupt(onpro, signal.SIGTERM, "er", "--fresh").status == 143
+    folders = [str(path) for path in sorted((tmp_path / "out").iterdir())]
+    assert [path.endswith(".new") for path in folders] == [False, True]
+    answer = onpro("resume", *folders, "--json", *options)
+    assert result(answer) == expected
+    assert answer.err.count("average accuracy") == 1
+    assert [str(path) for path in (tmp_path / "out").iterdir()] == folders[:1]
+
+
 def test_several_runs_are_a_list(onpro: Command, tmp_path: Path) -> None:
     for seed in ("1", "2"):
         interrupt(onpro, signal.SIGTERM, "er", "--seed", seed)

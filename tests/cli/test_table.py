@@ -122,7 +122,7 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
 
     planned = onpro(*SMOKE, "--seeds", "4", "--dry-run")
     assert "4 runs: 2 done, 2 missing" in planned.out
-    assert "run after run: 0 s" in planned.out or "run after run: 1 s" in planned.out
+    assert re.search(r"run after run: (\d+ min )?\d+ s$", planned.out, re.MULTILINE)
 
     results[0].write_text("{")
     planned = onpro(*SMOKE, "--dry-run")
@@ -249,7 +249,6 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "too much of a GPU": ([*SMOKE, "--gpus-per-run", "2"], "at most 1 GPU, not 2"),
     "no core": ([*SMOKE, "--cpus-per-run", "0"], "at least 1 core, not 0"),
     "calibration of a real run": ([*SMOKE, "--calibrate"], "--calibrate is for --dry-run"),
-    "cores without Ray": ([*SMOKE, "--cpus-per-run", "2"], "--cpus-per-run is for --on ray"),
     "GPUs of Ray": ([*SMOKE, "--on", "ray", "--gpus", "1"], "--gpus is for --on local"),
     "GPUs of a CPU": ([*SMOKE, "--device", "cpu", "--gpus", "1"], "runs have no GPU here"),
     "cluster without Ray": ([*SMOKE, "--ray-address", "auto"], "--ray-address is for --on ray"),

@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import zip_longest
+from functools import partial
+from itertools import count, zip_longest
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import torch
 
-from onpro.experiments import RunConfig, finished, run, settings_for
+from onpro.experiments import Interrupted, RunConfig, finished, run, settings_for
 from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
 from onpro.experiments.executors.worker import attempt
@@ -311,6 +313,24 @@ def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path, make: Make) ->
     ), "neither logs nor locks are left"
 
 
+def test_what_a_run_says_is_told_as_its_own(tmp_path: Path) -> None:
+    """Also where the other run of the process is over first."""
+    runs = [SLOW, CONFIG]
+    for config in runs:
+        steps = count()
+        with pytest.raises(Interrupted):
+            run(
+                config, tmp_path, stop=partial(lambda s: signal.SIGTERM if next(s) else None, steps)
+            )
+    with closing(crew(2)) as executor:
+        events = [e for e in execute(runs, tmp_path, executor) if e.kind == "finished"]
+    assert [event.config for event in events] == [CONFIG, SLOW]
+    for event in events:
+        assert event.config is not None
+        (line,) = event.said.splitlines()
+        assert line.startswith(f"{tmp_path / event.config.folder} goes on from step 2 of ")
+
+
 def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     """Each of its runs by itself, in case one of them was to blame."""
     runs = [SLOW, replace(SLOW, seed=1)]
@@ -353,6 +373,27 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     list(execute([SLOW], tmp_path / "b", Local(1)))
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
     assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"
+
+
+def test_a_fork_server_killed_while_a_worker_starts_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = forkserver.connect_to_new_process
+
+    def kill_meanwhile(fds: list[int]) -> tuple[int, int]:
+        monkeypatch.setattr(forkserver, "connect_to_new_process", connect)  # only once
+        forkserver.ensure_running()
+        server: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined] # private
+        os.kill(server, signal.SIGSTOP)  # so that it does not fork
+        try:
+            return connect(fds)
+        finally:
+            os.kill(server, signal.SIGKILL)
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", kill_meanwhile)
+    events = [event for event in execute([CONFIG], tmp_path, Local(1)) if event.config]
+    assert [event.kind for event in events] == ["started", "again", "started", "finished"]
+    assert events[1].reason == "its process could not be started (unexpected EOF)."
 
 
 def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:
@@ -453,17 +494,13 @@ def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Mak
     assert finished(CONFIG, tmp_path) is not None
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, 8), (2, 4), (3, 2), (8, 1), (32, 1)])
-def test_threads_are_divided_among_workers(
-    monkeypatch: pytest.MonkeyPatch, workers: int, threads: int
+@pytest.mark.parametrize(("threads", "slots"), [(None, 8), (1, 8), (3, 2), (8, 1), (32, 1)])
+def test_there_are_as_many_workers_as_cores_for_them(
+    monkeypatch: pytest.MonkeyPatch, threads: int | None, slots: int
 ) -> None:
     monkeypatch.setattr("onpro.experiments.executors.local.cores", lambda: 8)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
-    assert Local(workers)._threads == threads
-    assert Local(workers).slots() == workers
-    assert Local().slots() == 8
-    monkeypatch.setattr("torch.get_num_threads", lambda: 1)  # as the user wants it
-    assert Local(workers)._threads == 1
+    assert Local(threads=threads).slots() == slots
+    assert Local(5, threads=threads).slots() == 5
 
 
 def test_gpus_are_shared_evenly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_what_the_cluster_does_not_have_is_told(cluster: Any) -> None:
         Ray(cluster.address, gpus=0.5, device="cuda")
 
 
+def test_a_run_is_not_spread_over_two_machines(cluster: Any) -> None:
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    try:
+        with pytest.raises(UserError, match="a run takes 2 cores"):
+            Ray(cluster.address, cpus=2)
+    finally:
+        cluster.remove_node(node)
+
+
 def test_a_cluster_that_is_not_there_is_told() -> None:
     with pytest.raises(UserError, match=r"no Ray cluster answers at 127\.0\.0\.1:1"):
         Ray("127.0.0.1:1")

@@ -1,12 +1,10 @@
 """More workers than cores do not slow each other."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from onpro.experiments import RunConfig, settings_for
 from onpro.experiments.executors import Local, cores, execute
@@ -19,15 +17,6 @@ CONFIG = RunConfig(
     limit_per_class=40,
     device="cpu",
 )
-
-
-@pytest.fixture(autouse=True)
-def _all_threads() -> Iterator[None]:
-    """As many threads for the workers to divide as there are cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(cores())
-    yield
-    torch.set_num_threads(before)
 
 
 def runs_a_second(workers: int | None, number: int, out: Path) -> float:

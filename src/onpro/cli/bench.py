@@ -51,6 +51,9 @@ class BenchOptions:
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed, as in onpro run."""
 
+    threads: int | None = None
+    """Threads on the CPU; else 1, as in onpro run."""
+
     compare: str = ""
     """Engines to measure in turn, joined by commas, such as eager,graph; their ratios are printed
     too."""

@@ -21,6 +21,7 @@ from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
 from onpro.experiments.experiment import Cell, Experiment, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
+from onpro.experiments.threads import THREADS, cpu_threads, unequal_threads
 from onpro.nn import Precision
 from onpro.reports.cells import (
     CELLS,
@@ -61,7 +62,9 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     except KeyboardInterrupt as interrupted:
         number = getattr(interrupted, "signal", signal.SIGINT)
         raise Interrupted("" if options.dry_run else GOES_ON, number) from None
-    _print_results(cells, plan(cells, options.out, place), options)
+    done = plan(cells, options.out, place)
+    _print_results(cells, done, options)
+    _say_unequal_threads(done)
     if failures:
         print(f"{counted(len(failures), 'run')} failed, as told above.", file=sys.stderr)
     return 1 if failures else 0
@@ -82,7 +85,9 @@ def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
     if pick_device(options.device).type == "cpu":
         if options.on == "local" and (options.gpus or options.gpus_per_run):
             raise UserError("runs have no GPU here: leave --gpus and --gpus-per-run out.")
-        return Local(options.number_of_workers())
+        return Local(options.number_of_workers(), threads=options.cpus_per_run)
+    if options.on == "local" and options.cpus_per_run:
+        raise UserError("--cpus-per-run is for --device cpu or --on ray: leave it out.")
     gpus = _gpus(options.gpus)
     return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(cells, options))
 
@@ -163,7 +168,8 @@ def _print_plan(planned: Plan, options: ManyOptions) -> None:
     estimates = Estimates(planned.out)
     left = planned.left()
     if options.calibrate:
-        estimates.calibrate(left)
+        with cpu_threads(options.cpus_per_run or THREADS):
+            estimates.calibrate(left)
 
     def seconds(config: RunConfig) -> float | None:
         return estimates.seconds(config, planned.out)
@@ -187,6 +193,12 @@ def _counts(planned: Plan) -> str:
 def _say_problems(planned: Plan) -> None:
     for problem in planned.problems():
         print(f"left out: {visible(problem)}", file=sys.stderr)
+
+
+def _say_unequal_threads(done: Plan) -> None:
+    for planned in done.experiments:
+        if unequal := unequal_threads(run.result for run in planned.runs if run.result):
+            print(f"{planned.experiment}: its runs computed {unequal}.", file=sys.stderr)
 
 
 def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:

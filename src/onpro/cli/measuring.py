@@ -4,9 +4,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any, TextIO, get_args
+
+import torch
 
 from onpro.cli.bench import BenchOptions
 from onpro.cli.parsing import whole
@@ -17,6 +20,7 @@ from onpro.experiments import RunConfig, settings_for
 from onpro.experiments.bench import Measure, bench, document, matrix_peak
 from onpro.experiments.files import read_json
 from onpro.experiments.output import save
+from onpro.experiments.threads import THREADS, cpu_threads, require_threads
 from onpro.methods import method, methods
 from onpro.reports.bench import bench_table, conditions, figures_by_task
 from onpro.text import visible
@@ -35,6 +39,17 @@ def carry_out(options: BenchOptions) -> None:
         _require_place(options.save)
     device = pick_device(options.device)
     Measure(options.steps, options.repeats)  # refuses bad numbers before anything is measured
+    require_threads(options.threads)
+    with cpu_threads(options.threads or THREADS) if device.type == "cpu" else nullcontext():
+        _measure(options, configs, engines, device)
+
+
+def _measure(
+    options: BenchOptions,
+    configs: Sequence[tuple[RunConfig, int]],
+    engines: Sequence[Engine],
+    device: torch.device,
+) -> None:
     peak = matrix_peak(device, configs[0][0].precision)
     measure = Measure(options.steps, options.repeats, peak)
     out = sys.stderr if options.json else sys.stdout

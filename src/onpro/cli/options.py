@@ -31,7 +31,7 @@ class ManyOptions:
     """Where to run: processes of this machine, or a Ray cluster."""
 
     workers: str = "auto"
-    """How many runs at once; auto is as many as there are cores, or as fit on GPUs or on Ray."""
+    """How many runs at once; auto is as many as there are cores for, or as fit on GPUs or Ray."""
 
     gpus: int | None = None
     """How many GPUs of this machine to use; else all."""
@@ -41,7 +41,7 @@ class ManyOptions:
     for, one for each 7 GiB with images of 32×32, on Ray one."""
 
     cpus_per_run: int | None = None
-    """Cores that a run takes on Ray; else one."""
+    """Cores that a run on the CPU or on Ray takes, and so its number of threads; else one."""
 
     ray_address: str | None = None
     """Ray cluster to use; else one is started on this machine and stopped at the end."""
@@ -69,7 +69,6 @@ class ManyOptions:
             raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
         for option, given, place in (
             ("--ray-address", self.ray_address, "ray"),
-            ("--cpus-per-run", self.cpus_per_run, "ray"),
             ("--gpus", self.gpus, "local"),
         ):
             if given is not None and self.on != place:

@@ -28,6 +28,9 @@ class ResumeOptions:
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints; 0 saves one after each task only."""
 
+    threads: int | None = None
+    """Threads of a run on the CPU; else those it began with."""
+
     fresh: bool = False
     """Start over instead, with the same settings."""
 
@@ -53,16 +56,30 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     with importing():
         from onpro.cli.training import show, train
+        from onpro.experiments.folder import REPETITION
+        from onpro.experiments.threads import require_threads
         from onpro.training import require_interval
 
     require_interval(options.checkpoint_every)
-    folders = tuple({folder.resolve(): folder for folder in options.runs}.values())
-    if len(folders) > 1:  # such as runs/*
-        folders = tuple(filter(_is_run, folders))
+    require_threads(options.threads)
+    named = {folder.resolve(): folder for folder in options.runs}
+    if len(named) > 1:  # such as runs/*
+        named = {path: folder for path, folder in named.items() if _is_run(folder)}
+    # A begun repetition takes the place of the finished run beside it: they are one run.
+    folders = [
+        folder
+        for path, folder in named.items()
+        if path.with_name(path.name + REPETITION) not in named
+    ]
     if not folders:
         raise UserError("none of these is the folder of a run.")
     configs = [(folder, _config(folder, options.data_dir)) for folder in folders]
-    done = train(configs, fresh=options.fresh, checkpoint_every=options.checkpoint_every)
+    done = train(
+        configs,
+        fresh=options.fresh,
+        checkpoint_every=options.checkpoint_every,
+        threads=options.threads,
+    )
     show(done, as_json=options.json)
     return 0
 

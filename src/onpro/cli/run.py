@@ -72,6 +72,10 @@ class RunOptions:
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
     with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
 
+    threads: int | None = None
+    """Threads of a run on the CPU; else those it began with, else 1. Large networks gain from more;
+    their number changes the last digits of a result."""
+
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed: operation by operation, with a compiled network, or as one CUDA
     graph; auto is graph on a GPU, eager on a CPU."""
@@ -116,10 +120,12 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.cli.training import show, train
         from onpro.experiments import RunConfig, require_writable
         from onpro.experiments.experiment import require_seeds
+        from onpro.experiments.threads import require_threads
         from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
     require_seeds(options.seeds)
     require_interval(options.checkpoint_every)
+    require_threads(options.threads)
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
     values = data_values(name, options.data).items()
@@ -158,6 +164,7 @@ def main(arguments: Sequence[str]) -> int:
         tensorboard=options.tensorboard,
         wandb=options.wandb,
         at_once=options.at_once,
+        threads=options.threads,
     )
     show(done, as_json=options.json)
     return 0

@@ -8,6 +8,7 @@ from onpro.experiments import Finished, summarise
 from onpro.experiments.grouping import by_experiment
 from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
+from onpro.experiments.threads import unequal_threads
 from onpro.reports.tasks import shown_tasks
 from onpro.text import visible
 
@@ -62,3 +63,5 @@ def _print_together(title: str, runs: Sequence[Finished], file: TextIO) -> None:
         )
         rows.append([measure, f"{mean} %", deviation, f"±{interval}"])
     print_table([title, "mean", "std", "95 % interval"], rows, file)
+    if unequal := unequal_threads(run.result for run in runs):
+        print(f"these runs computed {unequal}.", file=file)

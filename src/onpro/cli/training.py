@@ -28,6 +28,7 @@ from onpro.experiments import (
 from onpro.experiments.folder import REPETITION
 from onpro.experiments.run import Interrupted, Running, remove_leftovers
 from onpro.experiments.side_by_side import MOST_AT_ONCE
+from onpro.experiments.threads import THREADS, cpu_threads, threads_of
 from onpro.experiments.weights_and_biases import WandbLog, going_on
 from onpro.text import visible
 from onpro.training import pick_device
@@ -42,6 +43,7 @@ def train(
     tensorboard: bool = False,
     wandb: bool = False,
     at_once: int = 0,
+    threads: int | None = None,
 ) -> list[Finished]:
     """Run what each folder is for, from its last checkpoint on, unless it is finished.
 
@@ -61,9 +63,13 @@ def train(
     if open_runs:
         first = open_runs[0][1]
         device = pick_device(first.device)
-        with stop_requests() as stop, Bars() as bars:
+        as_before = cpu_threads(torch.get_num_threads())
+        with stop_requests() as stop, Bars() as bars, as_before:
 
             def start(folder: Path, config: RunConfig) -> Running:
+                if device.type == "cpu":
+                    began_with = None if fresh else threads_of(folder)
+                    torch.set_num_threads(threads or began_with or THREADS)
                 trainer = prepare(config, images(config))
                 name = f"seed {config.seed}"
                 label = f"{config.method} on {config.data}, {name}"

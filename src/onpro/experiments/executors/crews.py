@@ -26,6 +26,7 @@ from onpro.experiments.executors.worker import (
     Outcome,
     attempt,
     listening,
+    overheard,
     stop_requests,
     with_what_was_said,
 )
@@ -183,10 +184,11 @@ def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
 
     def train(order: Order) -> Generator[None, int | None, None]:
         nonlocal broken
-        outcome = yield from attempt(order.config, order.out, stop=stop, images=images)
+        turns = attempt(order.config, order.out, stop=stop, images=images)
+        outcome, words = yield from overheard(turns, said)
         under_way.discard(order.number)
         broken = broken or (outcome.kind in ("died", "defect") and not _computes(device))
-        outcome = with_what_was_said(outcome, said(), order.config, order.out)
+        outcome = with_what_was_said(outcome, words, order.config, order.out)
         with suppress(OSError):  # the command has been killed: nobody wants to know
             pipe.send((order.number, outcome))
 

@@ -5,17 +5,17 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.execute import Job
 from onpro.experiments.executors.worker import Outcome, work
+from onpro.experiments.threads import THREADS
 
 
 class Local:
@@ -25,12 +25,13 @@ class Local:
     what a run needs, which saves the seconds that takes.
 
     Args:
-        workers: how many runs at once; default: as many as there are cores.
+        workers: how many runs at once; default: as many as there are cores for.
+        threads: cores that a run takes; default: one, or as many as it began with.
     """
 
-    def __init__(self, workers: int | None = None) -> None:
-        self._workers = workers or cores()
-        self._threads = max(1, min(cores(), torch.get_num_threads()) // self._workers)
+    def __init__(self, workers: int | None = None, *, threads: int | None = None) -> None:
+        self._workers = workers or max(1, cores() // (threads or THREADS))
+        self._threads = threads
         self._context = _context()
 
     def device(self) -> Literal["cpu", "cuda"]:
@@ -42,15 +43,43 @@ class Local:
         return self._workers
 
     def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
-        """Start a process, in which a run is always alone."""
+        """Start a process, in which a run is always alone.
+
+        Where none can be started, since the server was killed say, the run counts as one whose
+        process has died. The next attempt has a new server.
+        """
         receiver, sender = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_child, args=(config, out, self._threads, sender))
-        process.start()
-        sender.close()  # so that the end of the process is the end of the pipe
+        try:
+            process.start()
+        except (EOFError, OSError) as error:
+            receiver.close()
+            return NotStarted(
+                f"its process could not be started ({error or type(error).__name__})."
+            )
+        finally:
+            sender.close()  # so that the end of the process is the end of the pipe
         return LocalJob(process, receiver)
 
     def close(self) -> None:
         """Nothing is left to let go of."""
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """A process that there never was."""
+
+    reason: str
+
+    def outcome(self) -> Outcome:
+        """It has died."""
+        return Outcome("died", self.reason)
+
+    def stop(self) -> None:
+        """Nothing goes on."""
+
+    def kill(self) -> None:
+        """Nothing goes on."""
 
 
 class LocalJob:
@@ -106,7 +135,7 @@ def _context() -> ForkServerContext | SpawnContext:
     return context
 
 
-def _child(config: RunConfig, out: Path, threads: int, sender: Connection) -> None:
+def _child(config: RunConfig, out: Path, threads: int | None, sender: Connection) -> None:
     leave_signals_to_command()
     threading.Thread(target=end_with_parent, daemon=True).start()
     outcome = work(config, out, threads=threads)

@@ -29,7 +29,7 @@ class Ray:
     Args:
         address: of the cluster; None starts one here.
         cpus: cores that a run takes, which is also its number of threads.
-        gpus: share of a GPU that a run takes, where runs compute on GPUs.
+        gpus: share of a GPU that a run takes, at most 1, where runs compute on GPUs.
         workers: how many runs at once at most; default: as many as fit.
         device: on what runs compute; auto: on GPUs, if a machine of the cluster has any.
     """
@@ -45,7 +45,7 @@ class Ray:
     ) -> None:
         self._ray = _import()
         _connect(self._ray, address)
-        if device == "cpu" or (device == "auto" and not self._there("GPU")):
+        if device == "cpu" or (device == "auto" and not any(n.get("GPU") for n in self._nodes())):
             gpus = 0.0
         self._needs = {"CPU": float(cpus), "GPU": gpus}
         self._workers = workers
@@ -65,12 +65,19 @@ class Ray:
         return "cuda" if self._needs["GPU"] else "cpu"
 
     def slots(self) -> int:
-        """How many runs fit into the machines that are there now."""
-        fitting = min(int(self._there(kind) / need) for kind, need in self._needs.items() if need)
+        """How many runs fit into the machines that are there now; none is spread over two."""
+        fitting = sum(map(self._fitting, self._nodes()))
         return fitting if self._workers is None else min(fitting, self._workers)
 
-    def _there(self, kind: str) -> float:
-        return float(self._ray.cluster_resources().get(kind, 0.0))
+    def _nodes(self) -> list[dict[str, float]]:
+        """What each machine of the cluster has."""
+        return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+
+    def _fitting(self, there: dict[str, float]) -> int:
+        """How many runs fit into a machine; a share of a GPU lies on one GPU."""
+        cpus, gpus = self._needs["CPU"], self._needs["GPU"]
+        fitting = int(there.get("CPU", 0) // cpus)
+        return min(fitting, int(there.get("GPU", 0)) * int(1 / gpus)) if gpus else fitting
 
     def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
         """Hand a run to the cluster, where each is alone in its process."""

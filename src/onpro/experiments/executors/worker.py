@@ -6,7 +6,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,8 @@ from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.files import Held
-from onpro.experiments.run import Interrupted, last, load_images, prepare, running
+from onpro.experiments.run import End, Interrupted, last, load_images, prepare, running
+from onpro.experiments.threads import THREADS, cpu_threads, threads_of
 from onpro.training import pick_device
 from onpro.training.device import repeatable
 
@@ -41,13 +42,17 @@ def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome
 
     What it prints comes with the outcome; after a defect it stays in a file beside the run's
     folder, with a traceback.
+
+    Args:
+        config: what to run.
+        out: where run folders are.
+        threads: of the CPU; default: as many as the run began with, else `THREADS`.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
     with (
         listening() as said,
         stop_requests() as stop,
         repeatable(pick_device(config.device), config.deterministic),
+        cpu_threads(threads or threads_of(out / config.folder) or THREADS),
     ):
         outcome = last(attempt(config, out, stop=stop))
         return with_what_was_said(outcome, said(), config, out)
@@ -91,12 +96,34 @@ def attempt(
 
 def with_what_was_said(outcome: Outcome, said: str, config: RunConfig, out: Path) -> Outcome:
     """The outcome with what was printed; after a defect that is in a file, which it names."""
+    said = said.strip()
     log = out / f"{config.folder}.log"
     log.unlink(missing_ok=True)
     if outcome.kind != "defect":
         return replace(outcome, said=said)
     log.write_text(said + "\n")
     return replace(outcome, reason=f"{outcome.reason}; see {log}.")
+
+
+def overheard(
+    run: Generator[None, int | None, End], said: Callable[[], str]
+) -> Generator[None, int | None, tuple[End, str]]:
+    """A run that takes turns with others, and what was printed in its own turns.
+
+    Args:
+        run: hands over after each turn.
+        said: tells what was printed since it was last asked.
+    """
+    heard: list[str] = []
+    runs: int | None = None
+    with closing(run):
+        while True:
+            try:
+                run.send(runs)
+            except StopIteration as end:
+                return end.value, "".join([*heard, said()])
+            heard.append(said())
+            runs = yield
 
 
 @contextmanager
@@ -128,7 +155,7 @@ def listening() -> Iterator[Callable[[], str]]:
             size = os.fstat(file.fileno()).st_size
             text = os.pread(file.fileno(), size - told, told)
             told = size
-            return text.decode(errors="replace").strip()
+            return text.decode(errors="replace")
 
         with _saying_into(file.fileno()):
             yield said
