@@ -187,6 +187,22 @@ def without_last(points: Points, count: int) -> Points:
     return Points(points.features[:-count], points.labels[:-count], points.exists[:-count])
 
 
+def test_candidates_with_the_highest_scores_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = learner("aser", memory=20, replay_batch=2)
+    for batch in [*batches(2), *batches(2, start=10)]:
+        method.observe(batch)
+    ranked: list[int] = []
+
+    def score(candidates: Points, **_: Any) -> Tensor:
+        ranked.extend(candidates.labels.tolist())
+        return torch.tensor([0.1, 0.4, -0.2, 0.3])  # an image of each class
+
+    monkeypatch.setattr(aser, "adversarial_scores", score)
+    slots, exists = method.retrieve(batch.images, batch.labels)
+    assert exists.all()
+    assert method.memory.labels[slots].tolist() == [ranked[1], ranked[3]]
+
+
 def test_at_most_one_image_of_each_class_is_replayed() -> None:
     method = learner("aser", memory=40, augmentation="none")
     for batch in batches(14):
