@@ -162,16 +162,19 @@ def _decoded(image: Image.Image) -> npt.NDArray[np.uint8]:
 def _label(given: Any) -> Hashable:
     if isinstance(given, Tensor) and given.ndim:
         raise ValueError("labels must be single values, not tensors")
-    label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
     try:
+        label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
         hash(label)
         same = _equals_itself(given) and _equals_itself(label)  # what NumPy calls no time is None
-    except Exception as error:  # of a label's own code
+    except Exception as error:  # of a label's own code, or of its depth
         raise ValueError(
-            f"a label of the kind {type(label).__name__} cannot be told from others: {error}"
+            f"a label of the kind {type(given).__name__} cannot be told from others: {error}"
         ) from error
     if not same:
-        raise ValueError(f"a label is {given}, not equal to itself: leave such images out")
+        raise ValueError(
+            f"a label of the kind {type(given).__name__} is not equal to itself: "
+            "leave such images out"
+        )
     return label
 
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
+from onpro.learner import Learner
+
 RNG = np.random.default_rng(0)
 GOOD = RNG.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
 FLOATS = (GOOD / 255).astype(np.float32)
@@ -236,3 +238,55 @@ def test_what_is_remembered_does_not_change_with_the_input(make: Any) -> None:
     images[:] = 0
     classifier.memory_.images[:] = 0
     np.testing.assert_array_equal(classifier.memory_.images, GOOD)
+
+
+class Restless:
+    """Its hash is another one each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __hash__(self) -> int:
+        self.asked += 1
+        return self.asked
+
+
+class Shy:
+    """Equal to itself, and not to be compared with others."""
+
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        raise RuntimeError("not today")
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+
+@pytest.mark.parametrize("kind", [Restless, Shy])
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_labels_that_fail_half_way_change_nothing(
+    make: Any, fingerprint: Any, call: str, kind: Any
+) -> None:
+    classifier = make(batch_size=1).fit(GOOD, LABELS)
+    before, label = fingerprint(classifier), kind()
+    with pytest.raises(ValueError, match=r"hash of a label changes|told from each other"):
+        getattr(classifier, call)(np.concatenate([GOOD, GOOD]), ["a", label, "a", label, *"bc"])
+    assert fingerprint(classifier) == before
+
+
+def test_an_error_inside_fit_leaves_what_was_learned(
+    make: Any, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = make(batch_size=1).fit(GOOD, LABELS)
+    before, steps = fingerprint(classifier), iter([None, None])
+
+    def learn(self: Any, *given: Any, original: Any = Learner.learn) -> None:
+        if next(steps, "over") == "over":
+            raise MemoryError
+        original(self, *given)
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    with pytest.raises(MemoryError):
+        classifier.fit(GOOD, LABELS)
+    assert fingerprint(classifier) == before
