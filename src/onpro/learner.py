@@ -102,6 +102,7 @@ class Learner:
     def scores(self, pixels: Tensor) -> Tensor:
         """Scores (n, classes) of the classes in the order of `labels`, on the CPU."""
         device = self.method.context.device
+        self.method.settle()
         chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(TOGETHER)]
         scores = torch.cat(chunks)[:, list(self.labels)].double().cpu()
         if bool(scores.isnan().any()):

@@ -1,7 +1,7 @@
 """What all methods share: their place in a run, boundaries, one descent, prediction, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -266,9 +266,12 @@ class Method(ABC, Generic[S]):
         if memory is not None and not len(memory.labels):
             self.progress.task, self.progress.task_open = -1, False
 
-    def outputs_of(self, label: int) -> Iterable[int]:
+    def outputs_of(self, label: int) -> Sequence[int]:
         """The classifier's outputs that stand for a class."""
         return (label,)
+
+    def settle(self) -> None:
+        """What a prediction outside of announced tasks has to wait for; mostly nothing."""
 
     def prepare(self, images: Tensor) -> Tensor:
         """Stored images (n, 3, height, width) as normalised network input."""
