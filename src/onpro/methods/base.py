@@ -19,6 +19,9 @@ from onpro.nn import normalised_apart, use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
 
+MOST_IMAGES = 2**40
+"""In a memory; torch cannot even count the bytes of many more."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -409,12 +412,23 @@ def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
 @contextmanager
 def room_for(images: int, device: torch.device) -> Iterator[None]:
     """Say in a sentence that a memory made inside does not fit."""
+    too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
+    if images > MOST_IMAGES:
+        raise UserError(too_large)
     try:
         yield
-    except (RuntimeError, TypeError) as error:  # how torch says that there is no room
-        raise UserError(
-            f"a memory of {images} images does not fit on {device}: give a smaller one."
-        ) from error
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        raise UserError(too_large) from error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether that is what an error says; on a CPU, torch has no kind of error of its own."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError)
+        and any(sign in str(error) for sign in ("DefaultCPUAllocator", "Storage size calculation"))
+    )
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:
