@@ -18,6 +18,7 @@ from onpro.augment import Normalise
 from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError, counted
 from onpro.experiments.recipes import data_values
+from onpro.files import PRIVATE_FILE
 from onpro.inputs import (
     as_array,
     as_labels,
@@ -48,7 +49,8 @@ def _sentences() -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise ValueError(str(error)) from error
+        missing = isinstance(error.__cause__, FileNotFoundError)
+        raise (FileNotFoundError if missing else ValueError)(str(error)) from error
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
@@ -125,23 +127,38 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 of Pillow among them; see `onpro.inputs.as_pixels`.
             labels: n labels of any hashable kind; equal labels are one class.
         """
-        pixels, values = self._pixels(images), as_labels(labels)
-        _require_as_many(pixels, values)
-        if values:
-            with self._learning:
-                learner = self._learner or self._new_learner(shape_of(pixels))
-                learner.check(pixels)
-                self._learn(learner, pixels, values)
+        with self._learning:
+            learner = self._learner
+            size = (self._plain() if learner is None else learner.params)["image_size"]
+            pixels, values = as_pixels(images, size), as_labels(labels)
+            _require_as_many(pixels, values)
+            if not values:
+                return self
+            learner = learner or self._new_learner(shape_of(pixels))
+            learner.check(pixels)
+            codes, unseen = learner.encode(values)
+            for batch in self._batches(len(codes)):
+                with self._turns:
+                    learner.learn(pixels[batch], codes[batch], unseen)
+                    self._learner = learner
         return self
 
     def fit(self, images: Any, labels: Any) -> Self:
-        """Forget everything, then learn as `partial_fit` does."""
+        """Learn as a new classifier does, which takes the place of what was learned so far.
+
+        Until it has learned everything, predictions are those of the old one.
+        """
         pixels, values = as_pixels(images, self._plain()["image_size"]), as_labels(labels)
         _require_as_many(pixels, values)
         if not values:
             raise ValueError("there is nothing to learn from: give at least 1 image")
         with self._learning:
-            self._learn(self._new_learner(shape_of(pixels)), pixels, values)
+            learner = self._new_learner(shape_of(pixels))
+            codes, unseen = learner.encode(values)
+            for batch in self._batches(len(codes)):
+                learner.learn(pixels[batch], codes[batch], unseen)
+            with self._turns:
+                self._learner = learner
         return self
 
     def forget(self, label: Hashable) -> Self:
@@ -186,7 +203,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     @property
     def classes_(self) -> npt.NDArray[Any]:
         """The labels met so far, in the order of their arrival."""
-        return as_array(list(self._fitted().outputs))
+        return as_array(list(self._fitted().labels.values()))
 
     @property
     def n_seen_(self) -> int:
@@ -210,11 +227,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     def save(self, path: str | Path) -> None:
         """Write the classifier to one file, whole or not at all.
 
+        Any number of threads and processes may save to one path: the last to finish wins. A new
+        file can be read by its owner alone, since it holds images; an existing one keeps its mode.
         Labels must be strings, numbers, booleans, None, or tuples of those.
         """
         path = Path(path)
-        if path.exists() and not path.is_file():
-            raise ValueError(f"{path} is a folder or a device: give the name of a file")
         state = self.__getstate__()
         del state["params"]["device"], state["given"]
         for label in state["learner"]["labels"] if state["learner"] else []:
@@ -224,7 +241,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                     "finite numbers, booleans, None, or tuples of those"
                 )
         try:
-            save_state(path, freeze(state, kind="classifier"))
+            if path.exists() and not path.is_file():
+                raise ValueError(f"{path} is a folder or a device: give the name of a file")
+            save_state(path, freeze(state, kind="classifier"), mode=PRIVATE_FILE)
         except OSError as error:
             reason = f"{path} cannot be written: {error.strerror}"
             raise OSError(error.errno, reason) from error  # of the same kind, by its number
@@ -244,8 +263,6 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             device: As in the constructor.
             precision: As in the constructor; None: as it was saved.
         """
-        if not Path(path).exists():
-            raise FileNotFoundError(f"there is no file {path}")
         with _sentences():
             state = load_state(Path(path), kind="classifier")
         if state.get("version") != VERSION:
@@ -301,7 +318,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._learner is not None and bool(self._learner.outputs)
+        return self._learner is not None and bool(self._learner.labels)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -360,32 +377,26 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         settings = kind.settings_type(**{name: params[name] for name in names})
         return Learner(kind(settings, context), params)
 
-    def _pixels(self, images: Any) -> Tensor:
-        """Images in the size of those learned from so far."""
-        learner = self._learner
-        size = self.image_size if learner is None else learner.params["image_size"]
-        return as_pixels(images, size)
-
-    def _learn(self, learner: Learner, pixels: Tensor, labels: list[Hashable]) -> None:
+    def _batches(self, count: int) -> list[slice]:
         size = self._plain()["batch_size"]
-        for start in range(0, len(labels), size):
-            with self._turns:
-                self._learner = learner
-                learner.learn(pixels[start : start + size], labels[start : start + size])
+        return [slice(start, start + size) for start in range(0, count, size)]
 
     def _scores(self, images: Any) -> tuple[list[Hashable], Tensor]:
-        self._fitted()
-        pixels = self._pixels(images)
+        learner = self._fitted()  # another call of `fit` may replace it meanwhile
+        pixels = as_pixels(images, learner.params["image_size"])
         with self._turns:
-            learner = self._fitted()
+            _require_classes(learner)
             learner.check(pixels)
-            return list(learner.outputs), learner.scores(pixels)
+            return list(learner.labels.values()), learner.scores(pixels)
 
     def _fitted(self) -> Learner:
-        learner = self._learner
-        if learner is None or not learner.outputs:
-            raise NotFittedError("this classifier knows no class yet: call partial_fit first")
-        return learner
+        return _require_classes(self._learner)
+
+
+def _require_classes(learner: Learner | None) -> Learner:
+    if learner is None or not learner.labels:
+        raise NotFittedError("this classifier knows no class yet: call partial_fit first")
+    return learner
 
 
 def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:

@@ -4,6 +4,7 @@ Whatever cannot be understood is refused with a ValueError, a sentence that says
 """
 
 import math
+from collections import deque
 from collections.abc import Hashable, Mapping, Sequence, Set, Sized
 from dataclasses import fields, replace
 from numbers import Integral
@@ -12,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile
 from torch import Tensor
 
-from onpro.data.arrays import as_images
-from onpro.data.decode import MOST_PIXELS_IN_FILE, as_rgb
+from onpro.data.arrays import as_images, plain_tensor
+from onpro.data.decode import DECODING, FORMATS, MOST_PIXELS_IN_FILE, as_rgb, upright
 from onpro.data.imageset import Triple, resize
 from onpro.errors import unknown
 from onpro.methods import Settings
@@ -45,8 +46,8 @@ def as_pixels(images: Any, size: int | None = None) -> Tensor:
     Raises:
         ValueError: if the meaning is not clear.
     """
-    if isinstance(images, (list, tuple)):
-        parts = [_resized(_one(image), size).cpu() for image in images]
+    if isinstance(images, (list, tuple, deque)):
+        parts = [_one(image, size).cpu() for image in images]
         if len({part.shape for part in parts}) > 1:
             raise ValueError(
                 "the images differ in size: make them alike, or give the classifier an image_size"
@@ -61,7 +62,7 @@ def as_pixels(images: Any, size: int | None = None) -> Tensor:
         raise ValueError(
             f"images of shape {tuple(pixels.shape)} look like a single one: put it into a list"
         )
-    return _resized(_checked(pixels), size)
+    return _resized(as_images(pixels), size)
 
 
 def as_labels(labels: Any) -> list[Hashable]:
@@ -99,79 +100,103 @@ def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
 
 def _array(images: Any) -> Tensor:
     if isinstance(images, Tensor):
-        if images.is_nested:
-            raise ValueError("images must be plain arrays of numbers, not nested tensors")
-        return images
-    if np.ma.is_masked(images):
-        raise ValueError("images must be plain arrays of numbers: fill what is masked")
+        return plain_tensor(images)
     try:
-        array = np.asarray(images)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"images must be arrays of numbers, not of {array.dtype}")
-        native = array.dtype.newbyteorder("=")
-        return torch.from_numpy(array.astype(native, order="C", copy=not array.flags.writeable))
-    except (TypeError, OverflowError) as error:
+        of_pillow = _holds_pillow(images)
+        masked = np.ma.is_masked(images)
+        array = np.asarray(None if of_pillow else images)
+    except MemoryError:
+        raise
+    except Exception as error:  # of the code that makes an array of it
         raise ValueError(f"images must be arrays of numbers: {error}") from error
+    if of_pillow:
+        raise ValueError("images of Pillow must be in one plain list")
+    if masked:
+        raise ValueError("images must be plain arrays of numbers: fill what is masked")
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise ValueError(f"images must be arrays of numbers, not of {array.dtype}")
+    native = array.dtype.newbyteorder("=")
+    return torch.from_numpy(array.astype(native, order="C", copy=not array.flags.writeable))
 
 
-def _one(image: Any) -> Tensor:
-    """One image of a list as uint8 (1, 3, height, width)."""
+def _holds_pillow(images: Any) -> bool:
+    """Whether NumPy would ask Pillow to decode something, of whatever format."""
+    if isinstance(images, Image.Image):
+        return True
+    plain = (str, bytes, bytearray, memoryview, range)
+    return (
+        isinstance(images, Sequence)
+        and not isinstance(images, plain)
+        and any(map(_holds_pillow, images))
+    )
+
+
+def _one(image: Any, size: int | None) -> Tensor:
+    """One image of a list as uint8 (1, 3, height, width), resized."""
     if isinstance(image, Image.Image):
-        return _checked(_array(_decoded(image))[None])
+        return _of_pillow(image, size)
     pixels = _array(image)
     if pixels.ndim not in (2, 3):
         raise ValueError(
             "an image of a list must have the shape (height, width, channels), "
             f"(channels, height, width) or (height, width), not {tuple(pixels.shape)}"
         )
-    return _checked(pixels[None])
-
-
-def _checked(pixels: Tensor) -> Tensor:
-    try:
-        return as_images(pixels)
-    except (RuntimeError, TypeError) as error:  # of tensors that have no values, or not in a row
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"images must be plain arrays of numbers: {reason}") from error
+    return _resized(as_images(pixels[None]), size)
 
 
 def _resized(pixels: Tensor, size: int | None) -> Tensor:
     height, width = pixels.shape[2:]
-    if size is None and height * width > MOST_PIXELS:
-        raise ValueError(
-            f"images of {height}×{width} pixels are too large to learn from: "
-            "give the classifier an image_size"
-        )
+    _require_moderate(height, width, size)
     if size is None or (height, width) == (size, size) or not len(pixels):
         return pixels
     return resize(pixels, size)
 
 
-def _decoded(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """An image of Pillow as uint8 (height, width, 3), upright, what is transparent white."""
-    if image.width * image.height > MOST_PIXELS_IN_FILE:
+def _require_moderate(height: int, width: int, size: int | None) -> None:
+    if size is None and height * width > MOST_PIXELS:
         raise ValueError(
-            f"an image of {image.width}×{image.height} pixels is refused: make it smaller"
+            f"images of {height}×{width} pixels are too large to learn from: "
+            "give the classifier an image_size"
         )
-    try:
-        return np.array(as_rgb(ImageOps.exif_transpose(image)))
-    except Exception as error:  # decoders of damaged files raise whatever they stumble over
-        raise ValueError(f"an image cannot be read: {error}") from error
+
+
+def _of_pillow(image: Image.Image, size: int | None) -> Tensor:
+    """An image of Pillow as uint8 (1, 3, height, width), upright, what is transparent white."""
+    width, height = image.size
+    if width * height > MOST_PIXELS_IN_FILE:
+        raise ValueError(f"an image of {width}×{height} pixels is refused: make it smaller")
+    _require_moderate(height, width, size)
+    # MPO is what Pillow calls JPEG with more than one picture in it.
+    if isinstance(image, ImageFile.ImageFile) and image.format not in (*FORMATS, "MPO"):
+        raise ValueError(
+            f"a file of the format {image.format} is not decoded here: give image.convert('RGB')"
+        )
+    with DECODING.taking(width * height):
+        try:
+            pixels = np.array(as_rgb(upright(image)))
+        except MemoryError:
+            raise
+        except Exception as error:  # decoders of damaged files raise whatever they stumble over
+            raise ValueError(f"an image cannot be read: {error}") from error
+        return _resized(as_images(pixels[None]), size)
 
 
 def _label(given: Any) -> Hashable:
     if isinstance(given, Tensor) and given.ndim:
         raise ValueError("labels must be single values, not tensors")
-    label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
     try:
+        label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
         hash(label)
         same = _equals_itself(given) and _equals_itself(label)  # what NumPy calls no time is None
-    except Exception as error:  # of a label's own code
+    except Exception as error:  # of a label's own code, or of its depth
         raise ValueError(
-            f"a label of the kind {type(label).__name__} cannot be told from others: {error}"
+            f"a label of the kind {type(given).__name__} cannot be told from others: {error}"
         ) from error
     if not same:
-        raise ValueError(f"a label is {given}, not equal to itself: leave such images out")
+        raise ValueError(
+            f"a label of the kind {type(given).__name__} is not equal to itself: "
+            "leave such images out"
+        )
     return label
 
 

@@ -35,8 +35,8 @@ class Learner:
         self.method = method
         self.params = params
         """The classifier's parameters when learning began."""
-        self.outputs: dict[Hashable, int] = {}
-        """The output of each label, in the order of arrival."""
+        self.labels: dict[int, Hashable] = {}
+        """The label of each output, in the order of arrival."""
         self.taken = 0
         """Outputs ever given to a label; those of forgotten labels are not used again."""
         self.seen = 0
@@ -51,11 +51,32 @@ class Learner:
                 f"{expected_height}×{expected_width}: make them alike, or give an image_size"
             )
 
-    def learn(self, pixels: Tensor, labels: list[Hashable]) -> None:
-        """One step; labels count as known only once it is done."""
-        unseen = dict.fromkeys(label for label in labels if label not in self.outputs)
-        outputs = self.outputs | {label: self.taken + i for i, label in enumerate(unseen)}
-        codes = [outputs[label] for label in labels]
+    def encode(self, labels: list[Hashable]) -> tuple[list[int], dict[int, Hashable]]:
+        """The output of each label, and the labels of those outputs that are new.
+
+        All of a label's own code runs here, so that nothing can fail once learning has begun.
+        """
+        try:
+            outputs = {label: output for output, label in self.labels.items()}
+            known = len(outputs)
+            codes = [
+                outputs.setdefault(label, self.taken + len(outputs) - known) for label in labels
+            ]
+        except Exception as error:  # of a label's own code
+            raise ValueError(f"labels cannot be told from each other: {error}") from error
+        if len(set(zip(map(id, labels), codes, strict=True))) > len(set(map(id, labels))):
+            raise ValueError("the hash of a label changes: it cannot be told from others")
+        unseen = {output: label for label, output in outputs.items() if output >= self.taken}
+        return codes, unseen
+
+    def learn(self, pixels: Tensor, codes: list[int], unseen: Mapping[int, Hashable]) -> None:
+        """One step; labels count as known only once it is done.
+
+        Args:
+            pixels: (n, 3, height, width).
+            codes: n outputs, as `encode` gives them.
+            unseen: the labels of new outputs, as `encode` gives them; it may name more of them.
+        """
         device = self.method.context.device
         self.method.observe(
             Batch(
@@ -65,23 +86,25 @@ class Learner:
                 classes=tuple(sorted(set(codes))),
             )
         )
-        self.outputs = outputs
-        self.taken += len(unseen)
-        self.seen += len(labels)
+        taken = max(self.taken, max(codes) + 1)
+        self.labels = self.labels | {k: unseen[k] for k in range(self.taken, taken)}
+        self.taken = taken
+        self.seen += len(codes)
 
     def forget(self, label: Hashable) -> None:
         """Give a class up; its output is never used again."""
-        (known,) = as_labels([label])
-        if known not in self.outputs:
+        codes, unseen = self.encode(as_labels([label]))
+        if unseen:
             raise ValueError("a class that has not been learned cannot be forgotten")
-        self.method.forget(self.outputs[known])
-        self.outputs = {other: k for other, k in self.outputs.items() if other != known}
+        self.method.forget(codes[0])
+        self.labels = {k: other for k, other in self.labels.items() if k != codes[0]}
 
     def scores(self, pixels: Tensor) -> Tensor:
-        """Scores (n, classes) of the classes in the order of `outputs`, on the CPU."""
+        """Scores (n, classes) of the classes in the order of `labels`, on the CPU."""
         device = self.method.context.device
+        self.method.settle()
         chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(TOGETHER)]
-        scores = torch.cat(chunks)[:, list(self.outputs.values())].double().cpu()
+        scores = torch.cat(chunks)[:, list(self.labels)].double().cpu()
         if bool(scores.isnan().any()):
             raise FloatingPointError(
                 "the network's weights are no longer finite: go back to a saved classifier, and "
@@ -92,10 +115,9 @@ class Learner:
     def remembered(self) -> Remembered:
         """Copies of the images in the memory, with their labels."""
         images, numbers = _stored(self.method)
-        labels = {k: label for label, k in self.outputs.items()}
         return Remembered(
             images.permute(0, 2, 3, 1).cpu().numpy().copy(),
-            as_array([labels[k] for k in numbers.tolist()]),
+            as_array([self.labels[k] for k in numbers.tolist()]),
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -104,8 +126,8 @@ class Learner:
         return {
             "image_shape": context.image_shape,
             "device": context.device.type,
-            "labels": list(self.outputs),
-            "outputs": list(self.outputs.values()),
+            "labels": list(self.labels.values()),
+            "outputs": list(self.labels),
             "taken": self.taken,
             "seen": self.seen,
             "method": copy.deepcopy(self.method.state_dict()),
@@ -113,7 +135,7 @@ class Learner:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state, on whatever device it was."""
-        self.outputs = dict(zip(state["labels"], state["outputs"], strict=True))
+        self.labels = dict(zip(state["outputs"], state["labels"], strict=True))
         self.taken, self.seen = state["taken"], state["seen"]
         learned = dict(state["method"])
         context, random = self.method.context, self.method.random

@@ -1,5 +1,6 @@
 """A class that is given up leaves nothing that could be shown or predicted."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from sklearn.exceptions import NotFittedError
 
 from onpro.memory import Memory
 from onpro.memory.reservoir import reservoir_batch
+from onpro.methods import methods
 from onpro.nn import GrowingLinear
+from onpro.training.statefile import load_state
 
 
 def test_a_forgotten_class_is_gone(make: Any, photos: Any) -> None:
@@ -113,3 +116,90 @@ def test_a_renewed_output_is_as_never_trained() -> None:
         averages = optimizer.state[parameter]["exp_avg"]
         assert not averages[1].any()
         assert averages[[0, 2]].all()
+
+
+CLASSES = 14
+"""A number that no layer is wide; a network of before the last class has one output less."""
+
+
+def of_class(value: Any, label: int, path: str = "") -> dict[str, torch.Tensor]:
+    """Whatever a state holds for one class: the slices of every side that has a place a class."""
+    if isinstance(value, torch.Tensor):
+        blocks = {n * outputs: outputs for n in (CLASSES - 1, CLASSES) for outputs in (1, 4)}
+        return {
+            f"{path}, side {side}": value.narrow(side, label * blocks[size], blocks[size])
+            for side, size in enumerate(value.shape)
+            if size in blocks
+        }
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return {
+        place: slices
+        for key, item in items
+        if isinstance(item, (dict, list, tuple, torch.Tensor))
+        for place, slices in of_class(item, label, f"{path}/{key}").items()
+    }
+
+
+def holds_class(state: Any, label: int) -> bool:
+    """Whether labels of a class are stored anywhere in a method's state."""
+    if not isinstance(state, dict):
+        return False
+    labels = state.get("labels")
+    some = labels if isinstance(labels, list) else [labels]
+    here = any(bool((each == label).any()) for each in some if isinstance(each, torch.Tensor))
+    return here or any(holds_class(item, label) for item in state.values())
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_no_state_of_any_method_depends_on_a_forgotten_class(
+    make: Any, photos: Any, tmp_path: Path, method: str
+) -> None:
+    """Two streams that differ in one class alone leave equal traces of it: none."""
+    gone = 3
+    images, labels = photos(3 * CLASSES, classes=CLASSES)
+    order = np.argsort(labels, kind="stable")
+    changed = np.where((labels == gone)[:, None, None, None], 255 - images, images)
+    few = {"epochs": 2} if method == "gdumb" else {}
+    left = []
+    for stream in (images, changed):
+        classifier = make(method, memory=40, seed=2, batch_size=3, **few)
+        classifier.partial_fit(stream[order], labels[order])
+        classifier.predict(stream[:2])
+        classifier.forget(gone)
+        classifier.save(tmp_path / "c")
+        state = load_state(tmp_path / "c", kind="classifier")["learner"]["method"]
+        assert not holds_class(state, gone)
+        left.append(of_class(state, gone))
+        assert left[-1].keys() == of_class(classifier._learner.method.state_dict(), gone).keys()
+    assert left[0], "a method keeps something for each class"
+    for place, trace in left[0].items():
+        assert torch.equal(trace, left[1][place]), place
+
+
+def test_gdumb_has_learned_its_memory_when_it_is_asked(make: Any, photos: Any) -> None:
+    """Even if all classes come with the first batch, so that no new one ever ends a task."""
+    images, labels = photos(30)
+    classifier = make("gdumb", memory=30, epochs=20, batch_size=30).partial_fit(images, labels)
+    assert classifier.score(images, labels) > 0.9
+    shifted = (labels + 1) % 3 + 10
+    classifier.partial_fit(images[:15], shifted[:15])
+    assert set(classifier.predict(images)) & {10, 11, 12}
+
+
+def test_asking_gdumb_does_not_change_what_it_learns(
+    make: Any, photos: Any, fingerprint: Any, tmp_path: Path
+) -> None:
+    images, labels = photos(20)
+    asked, silent = (make("gdumb", memory=10, epochs=2, seed=1) for _ in range(2))
+    for start in range(0, 20, 5):
+        batch = slice(start, start + 5)
+        asked.partial_fit(images[batch], labels[batch]).predict(images)
+        silent.partial_fit(images[batch], labels[batch])
+    np.testing.assert_array_equal(asked.predict_proba(images), silent.predict_proba(images))
+    once = fingerprint(asked)
+    asked.predict(images)
+    assert fingerprint(asked) == once, "the memory is trained on once"
+    asked.save(tmp_path / "c")
+    loaded = type(asked).load(tmp_path / "c", device="cpu")
+    np.testing.assert_array_equal(asked.predict_proba(images), loaded.predict_proba(images))
+    assert fingerprint(loaded) == once

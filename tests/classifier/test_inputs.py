@@ -1,12 +1,16 @@
 """Input is hostile: it is understood, or refused with a sentence and without a trace."""
 
 import io
+from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
+from torch._subclasses import FakeTensorMode
+
+from onpro.learner import Learner
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
@@ -37,6 +41,14 @@ SAME = {
     "tuple of arrays, channels first": tuple(GOOD.transpose(0, 3, 1, 2)),
     "nested lists of floats": (GOOD / 255).tolist(),
     "list of tensors": [torch.from_numpy(image.copy()) for image in GOOD],
+    "negative view": torch._neg_view(torch.from_numpy(-FLOATS)),
+    "imaginary part of a conjugate": torch.complex(
+        torch.from_numpy(FLOATS), torch.from_numpy(-FLOATS)
+    )
+    .conj()
+    .imag,
+    "queue of arrays": deque(GOOD),
+    "queue of tensors with a gradient": deque(torch.from_numpy(FLOATS.copy()).requires_grad_()),
     "list of Pillow": [Image.fromarray(image) for image in GOOD],
     "Pillow and arrays": [Image.fromarray(GOOD[0]), GOOD[1], FLOATS[2]],
 }
@@ -101,6 +113,34 @@ def damaged() -> Image.Image:
     return Image.open(io.BytesIO(file.getvalue()[:400]))
 
 
+def program() -> Image.Image:
+    """What Pillow would hand to Ghostscript."""
+    return Image.open(io.BytesIO(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\nshowpage\n"))
+
+
+def deep() -> Any:
+    label: Any = "a"
+    for _ in range(100_000):
+        label = (label,)
+    return label
+
+
+def endless() -> list[Any]:
+    images: list[Any] = []
+    images.append(images)
+    return images
+
+
+class Failing:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise LookupError("not today")
+
+
+def without_values() -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.zeros(3, 3, 8, 8, dtype=torch.uint8)
+
+
 def with_value(value: float) -> Any:
     images = FLOATS.copy()
     images[1, 2, 3, 0] = value
@@ -126,6 +166,27 @@ NO_IMAGES = {
     "long double": ((GOOD / 255).astype(np.longdouble), "numbers"),
     "complex tensor": (torch.zeros(3, 3, 8, 8, dtype=torch.complex64), "uint8 or floats"),
     "sparse tensor": (torch.zeros(3, 3, 8, 8).to_sparse(), "plain arrays"),
+    "sparse bytes": (torch.zeros(3, 3, 8, 8, dtype=torch.uint8).to_sparse(), "plain arrays"),
+    "list of sparse bytes": (
+        [torch.zeros(3, 8, 8, dtype=torch.uint8).to_sparse()] * 3,
+        "plain arrays",
+    ),
+    "bytes without values": (
+        torch.zeros(3, 3, 8, 8, dtype=torch.uint8, device="meta"),
+        "plain arrays",
+    ),
+    "list of bytes without values": (
+        [torch.zeros(3, 8, 8, dtype=torch.uint8, device="meta")] * 3,
+        "plain arrays",
+    ),
+    "fake tensor": (without_values(), "plain arrays"),
+    "mkldnn tensor": (torch.zeros(3, 3, 8, 8).to_mkldnn(), "plain arrays"),
+    "conjugate tensor": (
+        torch.zeros(3, 3, 8, 8, dtype=torch.complex64).conj(),
+        "uint8 or floats",
+    ),
+    "float8": (torch.zeros(3, 3, 8, 8).to(torch.float8_e4m3fn), "uint8 or floats"),
+    "negative view below 0": (torch._neg_view(torch.from_numpy(FLOATS)), "0…1"),
     "nested tensor": (
         torch.nested.nested_tensor([torch.zeros(3, 8, 8)] * 3, layout=torch.jagged),
         "nested",
@@ -152,6 +213,12 @@ NO_IMAGES = {
     "one Pillow image": (Image.fromarray(GOOD[0]), "into a list"),
     "bomb": ([bomb()], "smaller"),
     "damaged file": ([damaged()], "cannot be read"),
+    "damaged file in a queue": (deque([damaged()]), "cannot be read"),
+    "damaged file in a list too many": ([[damaged()]], "one plain list"),
+    "program": ([program()], "EPS is not decoded"),
+    "program in a list too many": ([[[program()]]], "one plain list"),
+    "list that holds itself": (endless(), "numbers"),
+    "object that fails": (Failing(), "numbers: not today"),
     "floats of Pillow": ([Image.new("F", (8, 8))], "cannot be read"),
 }
 
@@ -169,6 +236,7 @@ NO_LABELS: dict[str, tuple[Any, str]] = {
     "label is an array": (["a", "b", np.zeros(2)], "told from others"),
     "label is a tensor": (["a", "b", torch.zeros(2)], "single values"),
     "label holds a list": (["a", "b", ("c", [])], "told from others"),
+    "label too deep": (["a", "b", deep()], "told from others"),
     "label is nan": ([1.0, 2.0, float("nan")], "not equal to itself"),
     "label holds nan": (["a", "b", ("c", float("nan"))], "not equal to itself"),
     "label is no time": ([np.datetime64("NaT")] * 3, "not equal to itself"),
@@ -184,8 +252,9 @@ NO_LABELS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("kind", NO_IMAGES)
 def test_images_that_are_not_clear_are_refused_without_a_trace(
-    make: Any, fingerprint: Any, kind: str
+    make: Any, fingerprint: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_: pytest.fail("it was run"))
     images, sentence = NO_IMAGES[kind]
     classifier = make().partial_fit(GOOD, LABELS)
     before = fingerprint(classifier)
@@ -236,3 +305,55 @@ def test_what_is_remembered_does_not_change_with_the_input(make: Any) -> None:
     images[:] = 0
     classifier.memory_.images[:] = 0
     np.testing.assert_array_equal(classifier.memory_.images, GOOD)
+
+
+class Restless:
+    """Its hash is another one each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __hash__(self) -> int:
+        self.asked += 1
+        return self.asked
+
+
+class Shy:
+    """Equal to itself, and not to be compared with others."""
+
+    def __eq__(self, other: object) -> bool:
+        if other is self:
+            return True
+        raise RuntimeError("not today")
+
+    def __hash__(self) -> int:
+        return hash("a")
+
+
+@pytest.mark.parametrize("kind", [Restless, Shy])
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_labels_that_fail_half_way_change_nothing(
+    make: Any, fingerprint: Any, call: str, kind: Any
+) -> None:
+    classifier = make(batch_size=1).fit(GOOD, LABELS)
+    before, label = fingerprint(classifier), kind()
+    with pytest.raises(ValueError, match=r"hash of a label changes|told from each other"):
+        getattr(classifier, call)(np.concatenate([GOOD, GOOD]), ["a", label, "a", label, *"bc"])
+    assert fingerprint(classifier) == before
+
+
+def test_an_error_inside_fit_leaves_what_was_learned(
+    make: Any, fingerprint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = make(batch_size=1).fit(GOOD, LABELS)
+    before, steps = fingerprint(classifier), iter([None, None])
+
+    def learn(self: Any, *given: Any, original: Any = Learner.learn) -> None:
+        if next(steps, "over") == "over":
+            raise MemoryError
+        original(self, *given)
+
+    monkeypatch.setattr(Learner, "learn", learn)
+    with pytest.raises(MemoryError):
+        classifier.fit(GOOD, LABELS)
+    assert fingerprint(classifier) == before

@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import pickle
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_every_altered_byte_is_noticed(make: Any, photos: Any, tmp_path: Path) -
 def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OnlineClassifier.load(tmp_path / "none.onpro")
-    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+    with pytest.raises(ValueError, match="cannot be read: not a regular file"):
         OnlineClassifier.load(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ValueError, match="not a file that onpro saved"):
@@ -239,3 +240,56 @@ def test_files_of_version_1_are_read() -> None:
     )
     loaded.partial_fit(expected["images"][:4], ["wren", 2, None, "new"])
     assert loaded.n_seen_ == 28
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_new_file_is_its_owners_alone_and_an_older_one_keeps_its_mode(
+    make: Any, photos: Any, tmp_path: Path
+) -> None:
+    """It holds people's images."""
+    classifier = make().partial_fit(*photos(2))
+    for path, expected in ((tmp_path / "new", 0o600), (tmp_path / "shared", 0o640)):
+        if expected != 0o600:
+            path.touch()
+            path.chmod(expected)
+        for _ in range(2):
+            classifier.save(path)
+            assert mode(path) == expected
+
+
+def test_a_link_is_written_through_and_other_files_are_left_alone(
+    make: Any, photos: Any, tmp_path: Path
+) -> None:
+    classifier = make().partial_fit(*photos(2))
+    link, part = tmp_path / "c", tmp_path / "c.part"
+    link.symlink_to("real")
+    part.write_text("mine")
+    classifier.save(link)  # to a file that is not there yet
+    classifier.partial_fit(*photos(2)).save(link)
+    assert link.is_symlink()
+    assert part.read_text() == "mine"
+    assert OnlineClassifier.load(tmp_path / "real", device="cpu").n_seen_ == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "c.part", "real"]
+
+
+def test_the_longest_names_can_be_saved(make: Any, photos: Any, tmp_path: Path) -> None:
+    classifier = make().partial_fit(*photos(2))
+    for length in (251, 255):
+        classifier.save(tmp_path / ("n" * length))
+        assert OnlineClassifier.load(tmp_path / ("n" * length), device="cpu").n_seen_ == 2
+    with pytest.raises(OSError, match="cannot be written: File name too long"):
+        classifier.save(tmp_path / ("n" * 256))
+    with pytest.raises(ValueError, match="cannot be read: File name too long"):
+        OnlineClassifier.load(tmp_path / ("n" * 256))
+
+
+@pytest.mark.parametrize("place", ["folder", "pipe", "/dev/zero", "loop"])
+def test_what_is_no_file_is_refused_without_waiting(place: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ValueError, match=r"cannot be read: (not a regular file|Too many)"):
+        OnlineClassifier.load(tmp_path / place)

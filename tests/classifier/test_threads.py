@@ -2,6 +2,9 @@
 
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,3 +101,67 @@ def test_a_copy_may_be_taken_while_it_learns(make: Any, photos: Any) -> None:
     for twin in twins:
         assert twin.n_seen_ % 10 == 0
         assert np.isfinite(twin.predict_proba(images)).all()
+
+
+def test_a_prediction_during_fit_is_that_of_before_or_after(make: Any, photos: Any) -> None:
+    """Never of a classifier that knows nothing yet, nor of one that is half fitted."""
+    images, labels = photos(40)
+    probe, _ = photos(3, seed=5)
+    classifier = make(seed=0).fit(images, labels)
+    before = classifier.predict_proba(probe).tobytes()
+    other = make(seed=1, batch_size=2).fit(images, labels)
+    after = other.predict_proba(probe).tobytes()
+    assert before != after
+    classifier.set_params(seed=1, batch_size=2)
+    fitting = threading.Thread(target=classifier.fit, args=(images, labels))
+    fitting.start()
+    answers = set()
+    while fitting.is_alive():
+        answers.add(classifier.predict_proba(probe).tobytes())
+    fitting.join()
+    assert answers <= {before, after}
+    assert classifier.predict_proba(probe).tobytes() == after
+
+
+def test_many_threads_may_fit_save_and_ask(make: Any, photos: Any, tmp_path: Path) -> None:
+    images, labels = photos(6)
+    classifier = make(batch_size=3).fit(images, labels)
+    classifier.save(tmp_path / "c")
+    errors: list[BaseException] = []
+
+    def work(call: Callable[[], object]) -> None:
+        try:
+            for _ in range(15):
+                call()
+        except BaseException as error:
+            errors.append(error)
+
+    calls: list[Callable[[], object]] = [
+        lambda: classifier.fit(images, labels),
+        lambda: classifier.predict(images),
+        lambda: (classifier.classes_, classifier.n_seen_, classifier.memory_),
+        lambda: classifier.save(tmp_path / "c"),
+        lambda: make().fit(images, labels).save(tmp_path / "c"),
+        lambda: OnlineClassifier.load(tmp_path / "c", device="cpu").predict(images),
+        lambda: OnlineClassifier.load(tmp_path / "c", device="cpu").save(tmp_path / "c"),
+    ]
+    threads = [threading.Thread(target=work, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_classifiers_made_side_by_side_are_those_of_their_seeds(make: Any, photos: Any) -> None:
+    images, labels = photos(4)
+
+    def first_weights(seed: int) -> bytes:
+        proba: bytes = make(seed=seed).partial_fit(images, labels).predict_proba(images).tobytes()
+        return proba
+
+    expected = [first_weights(seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(3):
+            assert list(pool.map(first_weights, range(8))) == expected

@@ -1,14 +1,19 @@
+import errno
+import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
-from onpro.data import load
-from onpro.data.folder import folder
+from onpro.data import decode, load
+from onpro.data.folder import SUFFIXES, folder
 from onpro.data.imageset import ImageSet, measure
 from onpro.errors import UserError
 
@@ -283,3 +288,116 @@ def test_a_class_without_images_in_one_part(tmp_path: Path, part: str) -> None:
     (tmp_path / part / "b" / "0.png").unlink()
     with pytest.raises(UserError, match=f"'b' has no image in .*{part}"):
         folder(tmp_path)
+
+
+def test_a_program_that_is_called_an_image_is_not_run(
+    birds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow hands EPS to Ghostscript, whatever the file is called."""
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_: pytest.fail("it was run"))
+    (birds / "owl" / "z.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\nshowpage\n"
+    )
+    with pytest.raises(UserError, match=r"z\.png cannot be read"):
+        load_folder(birds)
+
+
+@pytest.mark.parametrize("suffix", sorted(SUFFIXES))
+def test_files_of_every_ending_are_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "birds" / "wren" / f"a{suffix}"
+    save(path, "white")
+    assert (only_image(path) == 255).all()
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from onpro.data import decode
+most, small, *files = sys.argv[1:]
+if int(most):
+    decode.DECODING = decode.Quota(int(most))
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+for file in files:
+    of_a_thread = [Path(file)] + [Path(small)] * (decode.AT_A_TIME - 1)
+    decode.decode_all(6 * of_a_thread, 8)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the unit of a peak is another")
+@pytest.mark.parametrize(
+    ("side", "most", "bytes_at_peak"),
+    [
+        pytest.param(4096, 2**24, 0.8e9, id="small"),
+        pytest.param(8192, 0, 2e9, id="large", marks=pytest.mark.slow),
+    ],
+)
+def test_images_that_unfold_are_not_decoded_all_at_once(
+    tmp_path: Path, side: int, most: int, bytes_at_peak: float
+) -> None:
+    """Six small files, each of which takes a hundred times its size and more when decoded."""
+    files = [tmp_path / "small.png"]
+    save(files[0])
+    for mode in ("LA", "I;16"):
+        files.append(tmp_path / f"{mode[0]}.png")
+        Image.new(mode, (side, side)).save(files[-1])
+    given = [sys.executable, "-c", PEAK, str(most), *map(str, files)]
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < bytes_at_peak, f"{int(done.stdout):,} bytes"
+
+
+def test_conversions_by_strips_are_those_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = np.random.default_rng(0).integers(0, 2**16, (17, 9), dtype=np.uint16)
+    byte = (noise % 256).astype(np.uint8)
+    rgba = np.stack([byte, byte.T.reshape(17, 9), 255 - byte, byte // 2], axis=2)
+    coloured = Image.fromarray(rgba, "RGBA")
+    palette = coloured.convert("RGB").quantize(9)
+    palette.info["transparency"] = 3
+    images = [Image.fromarray(noise), coloured, coloured.convert("LA"), palette]
+    whole = [np.asarray(decode.as_rgb(image)) for image in images]
+    monkeypatch.setattr(decode, "PIXELS_OF_A_STRIP", 20)
+    for image, expected in zip(images, whole, strict=True):
+        np.testing.assert_array_equal(np.asarray(decode.as_rgb(image)), expected)
+
+
+def test_links_that_lead_nowhere_or_back_and_pipes_are_passed_over(birds: Path) -> None:
+    expected = load_folder(birds).train.images
+    (birds / "owl" / "loop.png").symlink_to("loop.png")
+    (birds / "owl" / "gone.png").symlink_to("nothing.png")
+    (birds / "owl" / "again").symlink_to(birds, target_is_directory=True)
+    os.mkfifo(birds / "owl" / "pipe.png")
+    (birds / "self").symlink_to("self")
+    assert torch.equal(load_folder(birds).train.images, expected)
+    (birds / "around").symlink_to(birds, target_is_directory=True)
+    with pytest.raises(UserError, match="'around' has 0 images"):
+        load_folder(birds)
+
+
+@pytest.mark.parametrize("closed", ["birds", "owl"])
+def test_a_folder_without_rights_is_named(
+    birds: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = birds if closed == "birds" else birds / closed
+
+    def denied(path: Path, *given: Any, original: Any = Path.iterdir, **more: Any) -> Any:
+        if path == place:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return original(path, *given, **more)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(UserError, match=f"{closed} cannot be read: Permission denied"):
+        load_folder(birds)
+    monkeypatch.undo()
+
+    def unseen(path: Path, *given: Any, original: Any = Path.stat, **more: Any) -> Any:
+        if path.parent == place:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return original(path, *given, **more)
+
+    monkeypatch.setattr(Path, "stat", unseen)  # it may be listed, but not looked into
+    with pytest.raises(UserError, match="cannot be read: Permission denied"):
+        load_folder(birds)

@@ -2,6 +2,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -288,3 +289,16 @@ def test_the_schedule_is_the_same_on_every_device() -> None:
     here = ClassIncremental(even(), 3, device="cpu")
     there.load_state_dict(here.state_dict())
     assert seen(there) == seen(here)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, tuple])
+def test_an_order_may_be_an_array(kind: Any) -> None:
+    order = [5, 0, 4, 1, 3, 2]
+    given = ClassIncremental(even(), 3, class_order=kind(order))
+    assert given.class_order == tuple(order)
+    assert all(type(number) is int for number in given.class_order)
+    halves: Any = np.array(order) / 2
+    wrongs: list[Any] = [kind(order[1:]), np.zeros((6, 6)), halves, [None] * 6, ["0"] * 6]
+    for wrong in wrongs:
+        with pytest.raises(UserError, match="every number from 0 to 5 once"):
+            ClassIncremental(even(), 3, class_order=wrong)

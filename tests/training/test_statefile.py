@@ -169,7 +169,7 @@ def test_what_is_no_state_is_told_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with pytest.raises(UserError, match=r"there is no file .*state"):
         load_state(path, kind=KIND)
-    with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
+    with pytest.raises(UserError, match=r"cannot be read: not a regular file"):
         load_state(tmp_path, kind=KIND)
     path.write_bytes(b"PK\x03\x04 something else")
     with pytest.raises(UserError, match="is not a file that onpro saved"):

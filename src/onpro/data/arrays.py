@@ -1,6 +1,7 @@
 """Images that are in memory already, as NumPy arrays or torch tensors."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from onpro.data.imageset import ImageSet, Split, Triple, measure
 
 Array = npt.NDArray[Any] | Tensor
 Labels = npt.NDArray[Any] | Tensor | Sequence[Any]
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Types of pixels in 0…1."""
 
 SLACK = 1e-4
 """How far a float pixel may lie outside 0…1: resizing and rounding overshoot a little."""
@@ -65,8 +69,23 @@ def as_images(images: Array) -> Tensor:
         images: uint8, or floats in 0…1; (n, height, width, channels), (n, channels, height, width)
             or grey (n, height, width); 1 or 3 channels.
     """
-    pixels = images if isinstance(images, Tensor) else _tensor(images)
-    return _as_uint8(_as_nchw(pixels).detach()).contiguous()
+    pixels = plain_tensor(images) if isinstance(images, Tensor) else _tensor(images)
+    return _as_uint8(_as_nchw(pixels)).contiguous()
+
+
+def plain_tensor(images: Tensor) -> Tensor:
+    """The tensor without gradient and subclass; ValueError if its values are not laid out plainly.
+
+    Sparse, nested, quantized and masked tensors are refused, and those without values.
+    """
+    usual = images.layout == torch.strided and not (images.is_nested or images.is_quantized)
+    plain: Tensor | None = None
+    if usual and images.device.type != "meta":
+        with suppress(RuntimeError, TypeError):  # of subclasses that hold no values themselves
+            plain = images.detach().as_subclass(Tensor).resolve_neg()
+    if type(plain) is not Tensor:
+        raise ValueError("images must be plain arrays of numbers, not sparse, nested or empty ones")
+    return plain
 
 
 def _tensor(images: Any) -> Tensor:
@@ -96,7 +115,7 @@ def _as_nchw(pixels: Tensor) -> Tensor:
 def _as_uint8(pixels: Tensor) -> Tensor:
     if pixels.dtype == torch.uint8:
         return pixels
-    if not pixels.is_floating_point():
+    if pixels.dtype not in FLOATS:
         raise ValueError(f"images must be uint8 or floats in 0…1, not {pixels.dtype}")
     if not bool(pixels.isfinite().all()):
         raise ValueError("images must not hold NaN or infinite values")

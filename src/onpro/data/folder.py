@@ -35,13 +35,11 @@ def folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
         seed: of the split, where there is one to draw.
     """
     path = path.expanduser()
-    if not path.is_dir():
-        fault = "is a file" if path.exists() else "does not exist"
-        raise UserError(f"the image folder {path} {fault}.")
-    if (path / "train").is_dir() and (path / "test").is_dir():
-        train_files, test_files = _ready_split(path)
-    else:
-        train_files, test_files = _drawn_split(path, seed)
+    try:
+        train_files, test_files = _find(path, seed)
+    except OSError as error:
+        place = error.filename or path
+        raise UserError(f"the folder {place} cannot be read: {error.strerror}.") from error
     train = _read(train_files, image_size)
     mean, std = measure(train.images)
     return ImageSet(
@@ -52,6 +50,16 @@ def folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
         mean=mean,
         std=std,
     )
+
+
+def _find(path: Path, seed: int) -> tuple[Files, Files]:
+    """The files of the training and of the test images."""
+    if not path.is_dir():
+        fault = "is a file" if path.exists() else "does not exist"
+        raise UserError(f"the image folder {path} {fault}.")
+    if (path / "train").is_dir() and (path / "test").is_dir():
+        return _ready_split(path)
+    return _drawn_split(path, seed)
 
 
 def _ready_split(path: Path) -> tuple[Files, Files]:
@@ -100,20 +108,15 @@ def _require_two_classes(files: Files, path: Path) -> None:
 
 
 def _list(path: Path) -> Files:
-    return {
-        entry.name: [
-            file for file in _visible(entry) if file.suffix.lower() in SUFFIXES and file.is_file()
-        ]
-        for entry in _visible(path)
-        if entry.is_dir()
-    }
+    return {entry.name: _images(entry) for entry in _visible(path) if entry.is_dir()}
+
+
+def _images(path: Path) -> list[Path]:
+    return [file for file in _visible(path) if file.suffix.lower() in SUFFIXES and file.is_file()]
 
 
 def _visible(path: Path) -> Iterator[Path]:
-    try:
-        entries = sorted(path.iterdir(), key=lambda entry: entry.name)
-    except OSError as error:
-        raise UserError(f"the folder {path} cannot be read: {error.strerror}.") from error
+    entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     return (entry for entry in entries if not entry.name.startswith("."))
 
 

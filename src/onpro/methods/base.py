@@ -1,7 +1,7 @@
 """What all methods share: their place in a run, boundaries, one descent, prediction, state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
@@ -19,6 +19,9 @@ from onpro.methods.settings import Settings
 from onpro.nn import AUTOCAST, Precision, convolutions, normalised_apart, use_fused_kernels
 from onpro.randomness import Generators
 from onpro.streams import Batch
+
+MOST_IMAGES = 2**40
+"""In a memory; torch cannot even count the bytes of many more."""
 
 
 @dataclass(frozen=True)
@@ -278,9 +281,12 @@ class Method(ABC, Generic[S]):
         if memory is not None and not len(memory.labels):
             self.progress.task, self.progress.task_open = -1, False
 
-    def outputs_of(self, label: int) -> Iterable[int]:
+    def outputs_of(self, label: int) -> Sequence[int]:
         """The classifier's outputs that stand for a class."""
         return (label,)
+
+    def settle(self) -> None:
+        """What a prediction outside of announced tasks has to wait for; mostly nothing."""
 
     def prepare(self, images: Tensor) -> Tensor:
         """Stored images (n, 3, height, width) as normalised network input."""
@@ -421,26 +427,26 @@ def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
                 averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
-MOST_IMAGES = 2**40
-"""No device keeps more, and the number of their bytes still fits into 64 bits."""
-
-
 @contextmanager
 def room_for(images: int, device: torch.device) -> Iterator[None]:
     """Say in a sentence that a memory made inside does not fit."""
-    refusal = UserError(
-        f"a memory of {images} images does not fit on {device}: give a smaller one."
-    )
+    too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
     if images > MOST_IMAGES:
-        raise refusal
+        raise UserError(too_large)
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise refusal from error
-    except RuntimeError as error:
-        if "can't allocate memory" not in str(error):  # how torch says it of a CPU
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
             raise
-        raise refusal from error
+        raise UserError(too_large) from error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether that is what an error says; on a CPU, torch has no kind of error of its own."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError)
+        and any(sign in str(error) for sign in ("DefaultCPUAllocator", "Storage size calculation"))
+    )
 
 
 def total(terms: Mapping[str, Tensor]) -> Tensor:

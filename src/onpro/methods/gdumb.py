@@ -5,8 +5,9 @@ ECCV 2020.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -87,7 +88,7 @@ class GDumb(Method[GDumbSettings]):
     """Steps only fill the memory; after each task a fresh network learns the memory by CE.
 
     Predictions before the first task is over are those of an untrained network, later ones those
-    of the network trained last.
+    of the network trained last, unless `settle` is called before.
     """
 
     memory: GreedyBalancedMemory
@@ -100,6 +101,8 @@ class GDumb(Method[GDumbSettings]):
             self.memory = GreedyBalancedMemory(
                 context.memory, context.image_shape, self.network.classes, device=context.device
             )
+        self.learned = torch.zeros(0, dtype=torch.int64, device=context.device)
+        """(n,): when the images that the network was trained on arrived."""
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
         """The memory's update; nothing is trained."""
@@ -114,6 +117,7 @@ class GDumb(Method[GDumbSettings]):
 
     def end_task(self) -> None:
         """Forget the network and train a fresh one on the memory."""
+        self.learned = self.memory.fields["arrived"].clone()
         classes = self.network.classes
         seed = derive_seed(self.context.seed, f"network after task {self.progress.task}")
         self.network = self.make_network(seed=seed)
@@ -133,6 +137,18 @@ class GDumb(Method[GDumbSettings]):
                 images, labels = replay.images, replay.labels
                 train_step(Batch(images, labels, task=None, classes=()))
 
+    def settle(self) -> None:
+        """Train a fresh network if the memory has changed since the last training.
+
+        It leaves the random generators as they were, so that what is learned does not depend on
+        how often somebody asks.
+        """
+        if not torch.equal(self.memory.fields["arrived"], self.learned):
+            random = self.random.state_dict()
+            with torch.enable_grad():
+                self.end_task()
+            self.random.load_state_dict(random)
+
     def train_step(self, stored: Batch) -> dict[str, Tensor]:
         """One SGD step on stored images, its gradient clipped."""
         loss = cross_entropy(self.classify(self.vary(self.prepare(stored.images))), stored.labels)
@@ -147,3 +163,7 @@ class GDumb(Method[GDumbSettings]):
         """Widen the classifier and the memory's table of classes."""
         super().grow(classes)
         self.memory.grow(self.network.classes)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state; older ones do not say what the network was trained on."""
+        super().load_state_dict({"learned": torch.zeros(0, dtype=torch.int64)} | dict(state))

@@ -101,7 +101,7 @@ class ICaRL(NearestMeanMethod[ICaRLSettings]):
         """Give a class up: its unit, and what the previous network knows of it."""
         super().forget(label)
         self.in_use[label] = False
-        self.teacher.forget(label)
+        self.teacher.forget(label, self.outputs_of(label))
 
 
 def binary_targets(

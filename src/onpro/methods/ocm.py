@@ -89,4 +89,4 @@ class OCM(ContrastMethod[OCMSettings]):
     def forget(self, label: int) -> None:
         """Give a class up; the previous network no longer speaks for it."""
         super().forget(label)
-        self.previous.forget(label)
+        self.previous.forget(label, self.outputs_of(label))

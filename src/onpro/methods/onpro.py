@@ -280,3 +280,8 @@ class OnPro(ContrastMethod[OnProSettings]):
         self.prototypes = torch.cat(
             [self.prototypes, self.prototypes.new_zeros(missing, self.prototypes.shape[1])]
         )
+
+    def forget(self, label: int) -> None:
+        """Give a class up: its prototype too."""
+        super().forget(label)
+        self.prototypes[label] = 0

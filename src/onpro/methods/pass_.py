@@ -172,7 +172,7 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.prototypes[label] = 0
         self.has_prototype[label] = False
         self.task_images.remove(label)
-        self.previous.forget(label)
+        self.previous.forget(label, self.outputs_of(label))
         super().forget(label)
         if not self.has_prototype.any():  # later tasks count on one
             self.progress.task, self.progress.task_open = -1, False

@@ -1,6 +1,6 @@
 """A frozen copy of the network as it was when a task ended, for methods that distil from it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -64,10 +64,17 @@ class Teacher:
         logits: Tensor = self.network.classifier(self.features(images))
         return logits
 
-    def forget(self, label: int) -> None:
-        """What it says of a class counts no more."""
+    def forget(self, label: int, outputs: Sequence[int]) -> None:
+        """Erase what it says of a class.
+
+        Args:
+            label: the class.
+            outputs: the classifier's outputs that stand for it.
+        """
         if label < self.classes:
             self.known[label] = False
+            for parameter in self.network.classifier.parameters():
+                parameter[outputs] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The copy, and whether it is in use."""

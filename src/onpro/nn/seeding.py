@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 import torch
+
+_lent = RLock()
 
 
 @contextmanager
@@ -11,8 +14,9 @@ def seeded(seed: int) -> Iterator[None]:
     """Modules built inside get the weights of this seed; the global random state stays as it is.
 
     The framework's initialisers draw from the CPU's global generator, so that one is lent the seed
-    and put back afterwards. Those of other devices are not touched: build on the CPU, then move.
+    and put back afterwards, to one thread at a time. Those of other devices are not touched: build
+    on the CPU, then move.
     """
-    with torch.random.fork_rng(devices=[]):
+    with _lent, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import index
 from typing import Any, Literal
 
 import torch
@@ -150,16 +151,23 @@ class ClassIncremental:
 
 def _class_order(wish: ClassOrder, count: int, seed: int) -> tuple[int, ...]:
     """The data's class numbers in the order of arrival."""
-    if wish == "natural":
-        return tuple(range(count))
-    if wish == "random":
-        return tuple(torch.randperm(count, generator=_generator("classes", seed)).tolist())
-    if isinstance(wish, str) or sorted(wish) != list(range(count)):
+    if isinstance(wish, str):
+        if wish == "natural":
+            return tuple(range(count))
+        if wish == "random":
+            return tuple(torch.randperm(count, generator=_generator("classes", seed)).tolist())
+        order: tuple[int, ...] = ()
+    else:
+        try:
+            order = tuple(int(index(number)) for number in wish)  # of NumPy and torch too
+        except TypeError:
+            order = ()
+    if sorted(order) != list(range(count)):
         raise UserError(
             "the class order must be 'natural', 'random' or every number from 0 to"
             f" {count - 1} once."
         )
-    return tuple(int(number) for number in wish)
+    return order
 
 
 def _shares(classes: int, tasks: int) -> tuple[tuple[int, ...], ...]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
-from onpro.files import replacing
+from onpro.files import NEW_FILE, read_plain, replacing
 
 FORMAT = b"onpro state 1\n"
 
@@ -42,15 +42,20 @@ def freeze(state: dict[str, Any], *, kind: str) -> Frozen:
     return Frozen({name: _plain_copy(tensor) for name, tensor in tensors.items()}, header)
 
 
-def save_state(path: Path, state: Frozen) -> None:
+def save_state(path: Path, state: Frozen, *, mode: int = NEW_FILE) -> None:
     """Write a state so that the file is there completely or not at all, even after a crash.
 
     An older file of that name is replaced only once the new one is safe on the disk.
+
+    Args:
+        path: the file.
+        state: what to write.
+        mode: of a file that does not exist yet, before the umask.
     """
     from safetensors.torch import save
 
     payload = save(state.tensors, state.header)
-    with replacing(path) as file:
+    with replacing(path, mode=mode) as file:
         file.write(FORMAT + hashlib.sha256(payload).hexdigest().encode() + b"\n")
         file.write(payload)
 
@@ -60,9 +65,9 @@ def load_state(path: Path, *, kind: str) -> dict[str, Any]:
     from safetensors.torch import load
 
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}.") from None
+        content = read_plain(path)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file {path}.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     if not content.startswith(b"onpro state "):
