@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -491,6 +492,47 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path, undisturbed: Fini
     (tmp_path / f".{ER.folder}.lock").touch()  # left by a process that was killed
     assert same_run(run(ER, tmp_path), undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
+
+
+def damage_and_go_on(out: Path, case: int, undisturbed: Finished) -> str:
+    """What becomes of an interrupted or finished run in one of whose files something changes."""
+    generator = random.Random(case)
+    folder = out / ER.folder
+    if generator.random() < 0.3:
+        shutil.copytree(undisturbed.folder, folder)
+    else:
+        interrupted(out, steps=generator.choice([1, 3, 4, 5]))
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = generator.choice(files)
+    content = bytearray(path.read_bytes())
+    start = generator.randrange(len(content))
+    match generator.choice(["flip", "cut", "insert", "zero"]):
+        case "flip":
+            content[start] ^= 1 << generator.randrange(8)
+        case "cut":
+            del content[start:]
+        case "insert":
+            content[start:start] = generator.randbytes(generator.choice([1, 3, 100]))
+        case "zero":
+            content[start : start + 50] = bytes(len(content[start : start + 50]))
+    path.write_bytes(content)
+    try:
+        done = run(ER, out)
+    except UserError:
+        return f"{path.name} refused"
+    results = timeless(done.result), timeless(undisturbed.result)
+    for result in results:
+        result.pop("versions")
+    assert results[0] == results[1], f"case {case}"
+    return f"{path.name} harmless"
+
+
+@pytest.mark.parametrize("cases", [20, pytest.param(600, marks=pytest.mark.slow)])
+def test_random_damage_is_refused_or_harmless(
+    tmp_path: Path, undisturbed: Finished, cases: int
+) -> None:
+    ends = [damage_and_go_on(tmp_path / str(case), case, undisturbed) for case in range(cases)]
+    assert {end.split()[-1] for end in ends} == {"refused", "harmless"}
 
 
 @pytest.fixture
