@@ -34,7 +34,7 @@ def drop(folder: Path, name: str, shade: int) -> None:
 
 
 def wait_for(event: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not event() and time.monotonic() < end:
         time.sleep(0.02)
 

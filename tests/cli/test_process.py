@@ -13,6 +13,8 @@ HEAVY = ("torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | {
     "OMP_NUM_THREADS": "1"
 }
+PATIENCE = 600
+"""Seconds until a process counts as one that never ends; a busy machine takes minutes."""
 ER = ["run", "er", "--data", "tiny", "--limit-per-class", "4", "--device", "cpu"]
 
 
@@ -21,7 +23,7 @@ def python(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         cwd=cwd,
         env=ENVIRONMENT,
         check=False,
@@ -75,7 +77,7 @@ def test_ctrl_c_in_mid_run(tmp_path: Path) -> None:
             assert any((tmp_path / "runs").glob("onpro-*")), "the run has a folder by now"
             process.send_signal(signal.SIGINT)
             rest = process.stderr.read()
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=PATIENCE) == 130
         finally:
             process.kill()
     (told,) = [line for line in rest.splitlines() if line and not line.startswith("task ")]
@@ -98,7 +100,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str], broken: str) -
             env=ENVIRONMENT,
             text=True,
         ) as process:
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=PATIENCE)
     finally:
         os.close(writing)
     told = arguments == ["rum"] and broken == "stdout"
@@ -226,7 +228,7 @@ def test_a_run_whose_terminal_is_closed_can_go_on(tmp_path: Path) -> None:
             while b"task 1/5, step" not in shown:
                 shown += os.read(ours, 1024)
             os.close(ours)
-            assert process.wait(timeout=60) == 128 + signal.SIGHUP
+            assert process.wait(timeout=PATIENCE) == 128 + signal.SIGHUP
         finally:
             process.kill()
     assert list(tmp_path.glob("runs/*/checkpoint/step-*"))

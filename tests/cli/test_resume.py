@@ -358,7 +358,7 @@ class Running:
 
     def status(self) -> int | None:
         """Its exit status, once it has ended by itself or by a signal."""
-        self._process.join(timeout=120)
+        self._process.join(timeout=600)
         return self._process.exitcode
 
     def said(self) -> str:
@@ -384,7 +384,7 @@ class Cold(Running):
         self._popen.send_signal(number)
 
     def status(self) -> int | None:
-        return self._popen.wait(timeout=120)
+        return self._popen.wait(timeout=600)
 
 
 def newest(folder: Path) -> int:

@@ -14,7 +14,7 @@ def run_python(code: str, *, path: Path | None = None) -> str:
     lines = ["import sys"] if path is None else ["import sys", f"sys.path.insert(0, {str(path)!r})"]
     script = "\n".join([*lines, code])
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=600
     )
     return done.stdout.strip()
 

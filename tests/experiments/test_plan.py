@@ -222,13 +222,13 @@ def test_a_calibration_fills_the_gaps(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
-def test_a_calibration_is_near_the_truth() -> None:
+@pytest.mark.usefixtures("step_clock")
+def test_a_calibration_tells_the_truth_where_all_steps_take_equally_long() -> None:
     config = next(configurations(er(stream=(("batch_size", 5),)), PLACE))
-    told = time_briefly(config)
     trainer = prepare(config)
     trainer.run()
-    took = trainer.train_seconds + trainer.eval_seconds
-    assert took / 10 < told < took * 10, "which other processes may disturb"
+    assert trainer.train_seconds == len(trainer.stream)
+    assert time_briefly(config) == pytest.approx(trainer.train_seconds)
 
 
 def test_a_calibration_sees_no_more_than_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

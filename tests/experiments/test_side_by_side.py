@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.experiments import (
@@ -28,9 +27,8 @@ from onpro.experiments import (
     side_by_side,
 )
 from onpro.experiments.run import Running
-from onpro.methods import Method, Settings, methods
+from onpro.methods import methods
 from onpro.training import Trainer
-from onpro.training import trainer as trainer_module
 from onpro.training.device import pick_device
 
 CPU = torch.device("cpu")
@@ -56,29 +54,11 @@ def test_each_run_computes_what_it_computes_alone(tmp_path: Path, at_once: int) 
     assert [numbers(a) for a in together] == [numbers(b) for b in alone]
 
 
-class Hands:
-    """A clock that only a training step moves, by a second."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        monkeypatch.setattr(trainer_module, "time", self)
-        learn = Method.observe
-
-        def observe(method: Method[Settings], *arguments: Any) -> dict[str, Tensor]:
-            self.now += 1
-            return learn(method, *arguments)
-
-        monkeypatch.setattr(Method, "observe", observe)
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
+@pytest.mark.usefixtures("step_clock")
 @pytest.mark.parametrize(("runs", "at_once", "shared_by"), [(1, 1, 1), (4, 1, 1), (4, 4, 4)])
 def test_the_time_of_a_run_is_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int, at_once: int, shared_by: int
+    tmp_path: Path, runs: int, at_once: int, shared_by: int
 ) -> None:
-    Hands(monkeypatch)
     configs = [replace(CONFIG, seed=seed) for seed in range(runs)]
     for done in side_by_side(starts(configs, tmp_path), CPU, at_once=at_once):
         assert done.result["train_seconds"] == done.result["steps"]

@@ -45,6 +45,7 @@ RESERVED = frozenset(
         "std",
         "tasks",
         "tensorboard",
+        "threads",
         "wandb",
     }
 )

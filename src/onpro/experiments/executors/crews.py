@@ -19,6 +19,7 @@ from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.local import (
     cores,
     end_with_parent,
+    fork_server,
     how_it_ended,
     leave_signals_to_command,
 )
@@ -101,7 +102,8 @@ class Crew:
         self.closed = False
         self._numbers = count()
         self._outcomes: dict[int, Outcome | None] = {}
-        context = multiprocessing.get_context("spawn")  # with a CUDA of its own
+        # A GPU needs a process with a CUDA of its own.
+        context = fork_server() if gpu is None else multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(target=_child, args=(gpu, threads, theirs))
         self._process.start()

@@ -32,7 +32,7 @@ class Local:
     def __init__(self, workers: int | None = None, *, threads: int | None = None) -> None:
         self._workers = workers or max(1, cores() // (threads or THREADS))
         self._threads = threads
-        self._context = _context()
+        self._context = fork_server()
 
     def device(self) -> Literal["cpu", "cuda"]:
         """On the CPU."""
@@ -127,7 +127,8 @@ PRELOADED = [work.__module__]
 """What takes seconds to import."""
 
 
-def _context() -> ForkServerContext | SpawnContext:
+def fork_server() -> ForkServerContext | SpawnContext:
+    """Starts processes that need not import what takes long."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
