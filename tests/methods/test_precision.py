@@ -82,6 +82,15 @@ def test_what_decides_is_exact_and_only_training_rounds(name: str) -> None:
     assert heard_in(lambda: rounded.predict(DATA.test.images)) == {"ieee"}
 
 
+@pytest.mark.parametrize(("precision", "rounding"), [("fp32", "ieee"), ("tf32", "tf32")])
+def test_training_on_demand_rounds_as_other_training_does(
+    precision: Precision, rounding: str
+) -> None:
+    asked = learner("gdumb", precision)
+    asked.observe(next(iter(ClassIncremental(DATA, 3))))
+    assert heard_in(asked.settle) == {rounding}
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", ["er", "gdumb"])
 def test_other_precisions_never_round_to_tf32(name: str, precision: Precision) -> None:

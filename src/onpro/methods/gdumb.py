@@ -145,7 +145,7 @@ class GDumb(Method[GDumbSettings]):
         """
         if not torch.equal(self.memory.fields["arrived"], self.learned):
             random = self.random.state_dict()
-            with torch.enable_grad():
+            with torch.enable_grad(), self.rounding():
                 self.end_task()
             self.random.load_state_dict(random)
 
