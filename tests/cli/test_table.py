@@ -18,25 +18,18 @@ import torch
 from onpro.cli import many
 from onpro.cli.live import Live
 from onpro.cli.options import ManyOptions
-from onpro.experiments import RunConfig, run, settings_for
+from onpro.experiments import run
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import table
 from onpro.methods import registry
 from tests.cli.conftest import Command
+from tests.tiny_runs import ER as TINY
 
 SMOKE = [
     "table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20",
     "--seeds", "2", "--limit-per-class", "8", "--device", "cpu", "--out", "out",
 ]  # fmt: skip
-TINY = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
 
 
 @pytest.fixture(autouse=True)

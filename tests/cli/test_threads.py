@@ -10,22 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from onpro.experiments import Interrupted, RunConfig, finished, run, settings_for
+from onpro.experiments import Interrupted, finished, run
 from onpro.experiments.executors.worker import work
 from onpro.experiments.threads import cpu_threads, threads_of
 from tests.cli.conftest import Command
+from tests.tiny_runs import ER as CONFIG
 
 RUN = [
     "run", "er", "--data", "tiny", "--memory", "20", "--limit-per-class", "8", "--device", "cpu",
 ]  # fmt: skip
-CONFIG = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
 SWEEP = """
 [[runs]]
 method = "er"

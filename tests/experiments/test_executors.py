@@ -26,15 +26,8 @@ from onpro.experiments.executors.worker import attempt
 from onpro.experiments.files import locked
 from onpro.experiments.run import last
 from onpro.training.checkpoint import Checkpoints
+from tests.tiny_runs import ER as CONFIG
 
-CONFIG = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
 """Some seconds long, so that it can be disturbed."""
 FINISHED = Outcome("finished")

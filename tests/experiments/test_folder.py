@@ -16,27 +16,17 @@ from onpro.errors import UserError
 from onpro.experiments import (
     Finished,
     Interrupted,
-    RunConfig,
     finished,
     prepare,
     read_config,
     run,
     run_in,
-    settings_for,
 )
 from onpro.experiments.files import Held, is_held, locked
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.record import describe
 from onpro.training import Evaluated, Step
-
-ER = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
+from tests.tiny_runs import ER
 
 
 class Failing:

@@ -11,10 +11,11 @@ import pytest
 
 from onpro.cli import main
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, finished, run, settings_for
+from onpro.experiments import RunConfig, finished, run
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.executors.ray import QUIET, Ray
 from onpro.training.checkpoint import Checkpoints
+from tests.tiny_runs import ER as CONFIG
 
 os.environ.update(QUIET)  # Ray reads it when it is imported
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'onpro[ray]'")
@@ -25,14 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Ray's own: sockets and files it leaves open
 ]
 
-CONFIG = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=1, tasks=6)
 """Some seconds long, with a checkpoint after each sixth of it."""
 

@@ -14,17 +14,10 @@ import pytest
 
 from onpro._version import __version__
 from onpro.errors import UserError
-from onpro.experiments import Finished, RunConfig, finished, prepare, run, settings_for
+from onpro.experiments import Finished, finished, prepare, run, settings_for
 from onpro.training import Evaluated, Step
+from tests.tiny_runs import ER as CONFIG
 
-CONFIG = RunConfig(
-    method="er",
-    settings=settings_for("er", "tiny"),
-    data="tiny",
-    memory=20,
-    limit_per_class=8,
-    device="cpu",
-)
 RESULT = {
     "method",
     "data",
