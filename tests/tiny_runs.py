@@ -1,4 +1,7 @@
-"""Runs that take a fraction of a second."""
+"""Runs that take a fraction of a second, and what of their results can be compared."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from onpro.experiments import RunConfig, settings_for
 
@@ -11,3 +14,11 @@ ER = RunConfig(
     device="cpu",
 )
 """Six steps in three tasks."""
+
+CHANGING = {"train_seconds", "eval_seconds", "elapsed_seconds", "shared_by", "checksum"}
+"""What differs between two runs of one configuration: times, and the checksum of a result."""
+
+
+def lasting(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A result, an event or a state without what differs from run to run."""
+    return {name: value for name, value in values.items() if name not in CHANGING}

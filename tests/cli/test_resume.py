@@ -19,16 +19,16 @@ from onpro.cli.signals import stop_requests
 from onpro.experiments.files import locked
 from onpro.training import Step
 from tests.cli.conftest import Answer, Command
+from tests.tiny_runs import lasting
 
 TINY = ["--data", "tiny", "--limit-per-class", "8", "--device", "cpu", "--out", "out"]
-TIMES = {"train_seconds", "eval_seconds", "checksum"}
 
 
 def result(answer: Answer) -> dict[str, Any]:
     """What `--json` printed, without folder and times."""
     assert answer.status == 0, answer.err
     said = json.loads(answer.out.splitlines()[-1])
-    return {key: value for key, value in said.items() if key not in TIMES | {"run"}}
+    return {key: value for key, value in lasting(said).items() if key != "run"}
 
 
 def signalled(number: int, times: int = 1) -> Callable[[Follower, Step], None]:
@@ -410,7 +410,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def timeless(path: Path) -> Any:
-    return {k: v for k, v in json.loads(path.read_text()).items() if k not in TIMES}
+    return lasting(json.loads(path.read_text()))
 
 
 def result_of(folder: Path) -> Any:

@@ -15,6 +15,7 @@ from onpro.experiments.executors.worker import work
 from onpro.experiments.threads import cpu_threads, threads_of
 from tests.cli.conftest import Command
 from tests.tiny_runs import ER as CONFIG
+from tests.tiny_runs import lasting
 
 RUN = [
     "run", "er", "--data", "tiny", "--memory", "20", "--limit-per-class", "8", "--device", "cpu",
@@ -36,10 +37,6 @@ def _two_threads() -> Iterator[None]:
         assert torch.get_num_threads() == 2, "a command leaves them as they were"
 
 
-def plain(result: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if not name.endswith("_seconds")}
-
-
 def result_in(folder: Path) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return value
@@ -56,7 +53,7 @@ def test_a_run_and_a_worker_of_a_sweep_compute_the_same(onpro: Command, tmp_path
     assert onpro(*RUN, "--out", "alone").status == 0
     assert onpro("sweep", "sweep.toml", "--device", "cpu", "--out", "swept").status == 0
     alone, swept = (result_in(tmp_path / out / CONFIG.folder) for out in ("alone", "swept"))
-    assert plain(alone) == plain(swept)
+    assert lasting(alone) == lasting(swept)
     assert alone["hardware"]["threads"] == 1
 
 
@@ -79,11 +76,11 @@ def test_a_run_goes_on_with_the_threads_it_began_with(
     assert onpro("resume", str(folder)).status == 0
     assert work(CONFIG, tmp_path / "swept").kind == "finished"
     assert "changed since the run began" not in caplog.text
-    straight = plain(run(CONFIG, tmp_path / "straight").result)
+    straight = lasting(run(CONFIG, tmp_path / "straight").result)
     for out in ("runs", "swept"):
         done = finished(CONFIG, tmp_path / out)
         assert done is not None
-        assert plain(done.result) == straight
+        assert lasting(done.result) == straight
 
 
 def test_another_number_of_threads_on_the_way_is_told(

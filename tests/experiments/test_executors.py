@@ -27,6 +27,7 @@ from onpro.experiments.files import locked
 from onpro.experiments.run import last
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
+from tests.tiny_runs import lasting
 
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
 """Some seconds long, so that it can be disturbed."""
@@ -270,8 +271,7 @@ def steps(config: RunConfig, out: Path) -> list[int]:
 def plain(config: RunConfig, out: Path) -> dict[str, Any]:
     done = finished(config, out)
     assert done is not None
-    with_whom = ("train_seconds", "eval_seconds", "shared_by")
-    return {name: value for name, value in done.result.items() if name not in with_whom}
+    return lasting(done.result)
 
 
 def has_checkpoint(config: RunConfig, out: Path) -> bool:

@@ -16,6 +16,7 @@ from onpro.experiments.executors import Event, execute
 from onpro.experiments.executors.ray import QUIET, Ray
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
+from tests.tiny_runs import lasting
 
 os.environ.update(QUIET)  # Ray reads it when it is imported
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'onpro[ray]'")
@@ -47,8 +48,7 @@ def seeds(config: RunConfig, number: int) -> list[RunConfig]:
 def plain(config: RunConfig, out: Path) -> dict[str, Any]:
     done = finished(config, out)
     assert done is not None
-    kept = {key: v for key, v in done.result.items() if not key.endswith("_seconds")}
-    return kept | {"hardware": None}
+    return lasting(done.result) | {"hardware": None}
 
 
 def has_checkpoint(config: RunConfig, out: Path) -> bool:

@@ -37,8 +37,7 @@ from onpro.experiments.record import describe
 from onpro.methods import methods
 from onpro.training import Evaluated, Step, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
-
-TIMES = {"train_seconds", "eval_seconds", "elapsed_seconds", "checksum"}
+from tests.tiny_runs import lasting
 
 
 def quick(name: str) -> RunConfig:
@@ -92,18 +91,13 @@ def stopped(out: Path, when: Callable[[Trainer], bool], **options: Any) -> Inter
     return stop.value
 
 
-def timeless(value: Any) -> Any:
-    """A result or an event without what differs between any two runs."""
-    return {key: part for key, part in value.items() if key not in TIMES}
-
-
 def log_of(folder: Path) -> list[Any]:
     lines = (folder / "events.jsonl").read_text().splitlines()
-    return [timeless(json.loads(line)) for line in lines]
+    return [lasting(json.loads(line)) for line in lines]
 
 
 def same_run(a: Finished, b: Finished) -> bool:
-    return timeless(a.result) == timeless(b.result) and log_of(a.folder) == log_of(b.folder)
+    return lasting(a.result) == lasting(b.result) and log_of(a.folder) == log_of(b.folder)
 
 
 def same_state(a: Any, b: Any) -> bool:
@@ -471,7 +465,7 @@ def test_a_log_that_was_cut_is_told_and_stays_readable(
     else:
         os.truncate(folder / "events.jsonl", left)
     done = run(ER, tmp_path)
-    assert timeless(done.result) == timeless(undisturbed.result)
+    assert lasting(done.result) == lasting(undisturbed.result)
     assert "events.jsonl is not complete" in caplog.text
     assert log_of(folder)[-1] == log_of(undisturbed.folder)[-1]
 
@@ -520,7 +514,7 @@ def damage_and_go_on(out: Path, case: int, undisturbed: Finished) -> str:
         done = run(ER, out)
     except UserError:
         return f"{path.name} refused"
-    results = timeless(done.result), timeless(undisturbed.result)
+    results = lasting(done.result), lasting(undisturbed.result)
     for result in results:
         result.pop("versions")
     assert results[0] == results[1], f"case {case}"

@@ -17,6 +17,7 @@ from onpro.errors import UserError
 from onpro.experiments import Finished, finished, prepare, run, settings_for
 from onpro.training import Evaluated, Step
 from tests.tiny_runs import ER as CONFIG
+from tests.tiny_runs import lasting
 
 RESULT = {
     "method",
@@ -39,7 +40,6 @@ RESULT = {
     "precision",
     "versions",
 }
-TIMES = {"train_seconds", "eval_seconds", "checksum"}
 
 
 class Raising:
@@ -67,7 +67,7 @@ def raising(error: BaseException) -> Raising:
 
 
 def timeless(done: Finished) -> dict[str, Any]:
-    return {key: value for key, value in done.result.items() if key not in TIMES}
+    return lasting(done.result)
 
 
 def losses(done: Finished) -> list[Any]:

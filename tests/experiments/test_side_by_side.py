@@ -30,6 +30,7 @@ from onpro.experiments.run import Running
 from onpro.methods import methods
 from onpro.training import Trainer
 from onpro.training.device import pick_device
+from tests.tiny_runs import lasting
 
 CPU = torch.device("cpu")
 CONFIG = RunConfig(
@@ -42,8 +43,7 @@ def starts(configs: Sequence[RunConfig], out: Path, **how: Any) -> list[Callable
 
 
 def numbers(finished: Finished) -> dict[str, Any]:
-    with_whom = ("train_seconds", "eval_seconds", "shared_by", "checksum")
-    return {name: value for name, value in finished.result.items() if name not in with_whom}
+    return lasting(finished.result)
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])

@@ -16,13 +16,12 @@ from onpro.experiments import RunConfig, prepare, settings_for
 from onpro.methods import methods
 from onpro.training import Checkpoints, Saver, Stopped, Trainer
 from onpro.training.device import WORKSPACE
+from tests.tiny_runs import CHANGING
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-
-TIMES = {"train_seconds", "eval_seconds", "elapsed_seconds", "checksum"}
 
 
 def trainer_of(name: str, *, encoder: str = "resnet18", **values: Any) -> Trainer:
@@ -48,7 +47,7 @@ def differences(a: Any, b: Any, where: str = "") -> list[str]:
         return [
             place
             for key in a.keys() | b.keys()
-            if key not in TIMES
+            if key not in CHANGING
             for place in differences(a.get(key), b.get(key), f"{where}.{key}")
         ]
     if isinstance(a, (list, tuple)) and len(a) == len(b):
