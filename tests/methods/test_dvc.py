@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
+from onpro.methods.dvc import DVCSettings
 from onpro.nn.joint_head import JointHead
 from tests.methods.learners import batches, found_in, learner, refused, watch
 
@@ -68,12 +69,23 @@ def reference(method: Any, first: Tensor, second: Tensor, joint: Tensor, labels:
     agreement = sum(float((views[2] - view).abs().sum()) for view in views[:2])
     ce = (cross_entropy(first, labels) + cross_entropy(second, labels)) / 2
     count = 2 * first.numel()
-    weight: float = method.settings.agreement_weight
-    return ce + entropy / 3 + weight * agreement / count
+    settings: DVCSettings = method.settings
+    return (
+        settings.cross_entropy_weight * ce
+        + settings.entropy_weight * entropy / 3
+        + settings.agreement_weight * agreement / count
+    )
 
 
 def test_the_loss_has_three_parts() -> None:
-    method = learner("dvc", float64=True, augmentation="none", agreement_weight=3.0)
+    method = learner(
+        "dvc",
+        float64=True,
+        augmentation="none",
+        cross_entropy_weight=0.7,
+        entropy_weight=1.3,
+        agreement_weight=3.0,
+    )
     batch = batches(1)[0]
     network, joint = deepcopy(method.network), deepcopy(method.joint)
     with torch.no_grad():

@@ -145,6 +145,10 @@ def test_settings_reach_the_optimizer() -> None:
     assert optimizer.defaults["lr"] == 0.1
     assert optimizer.defaults["momentum"] == 0.5
     assert optimizer.defaults["weight_decay"] == 0.01
+    adam = learner(optimizer="adam", learning_rate=0.002, weight_decay=0.03).optimizer
+    assert isinstance(adam, torch.optim.Adam)
+    assert adam.defaults["lr"] == 0.002
+    assert adam.defaults["weight_decay"] == 0.03
 
 
 def test_the_head_grows_where_nobody_announces_the_classes() -> None:
