@@ -297,6 +297,8 @@ def test_an_order_may_be_an_array(kind: Any) -> None:
     given = ClassIncremental(even(), 3, class_order=kind(order))
     assert given.class_order == tuple(order)
     assert all(type(number) is int for number in given.class_order)
-    for wrong in (kind(order[1:]), np.zeros((6, 6)), np.array(order) / 2, [None] * 6, ["0"] * 6):
+    halves: Any = np.array(order) / 2
+    wrongs: list[Any] = [kind(order[1:]), np.zeros((6, 6)), halves, [None] * 6, ["0"] * 6]
+    for wrong in wrongs:
         with pytest.raises(UserError, match="every number from 0 to 5 once"):
             ClassIncremental(even(), 3, class_order=wrong)
