@@ -31,7 +31,9 @@ from onpro.inputs import (
 )
 from onpro.learner import Learner, Remembered, Turns, shape_of
 from onpro.methods import Context, Settings, method
+from onpro.methods.base import out_of_memory
 from onpro.nn import AUTOCAST
+from onpro.restoring import UnsoundError, check_file, check_learner, require, same
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.statefile import freeze, load_state, save_state
 
@@ -265,14 +267,26 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """
         with _sentences():
             state = load_state(Path(path), kind="classifier")
-        if state.get("version") != VERSION:
+        version = state.get("version")
+        if type(version) is int and version > VERSION:
             raise ValueError(f"{path} was saved by a newer version of onpro: install that")
-        state["params"] |= {"device": device} | ({"precision": precision} if precision else {})
         loaded = cls.__new__(cls)
         try:
-            loaded.__setstate__(state)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(f"{path} does not hold a classifier that fits together") from error
+            require(type(version) is int and version == VERSION, "its version")
+            check_file(state)
+            params = state["params"] | ({"precision": precision} if precision else {})
+            loaded.__setstate__(state | {"params": params | {"device": device}})
+            plain = loaded._plain()
+            kept = {name: plain[name] for name in (*OWN, *params) if name in plain}
+            require(same(params, kept), "its parameters")
+        except UnsoundError as error:
+            raise ValueError(_unsound(path, error)) from error
+        except ValueError:
+            raise  # a sentence already
+        except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError) as error:
+            if out_of_memory(error):
+                raise MemoryError(f"there is not enough memory to load {path}") from error
+            raise ValueError(_unsound(path, error)) from error
         return loaded
 
     def clone(self) -> Self:
@@ -298,7 +312,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         self.__init__(**state["params"])  # type: ignore[misc] # an object without a state yet
         learned = state["learner"]
         if learned is not None:
-            learner = self._new_learner(tuple(learned["image_shape"]))
+            check_learner(learned, self._plain()["image_size"])
+            learner = self._new_learner(learned["image_shape"])
             learner.load_state_dict(learned)
             self._learner = learner
         if "given" in state:  # a copy; a file holds only what was learned with
@@ -397,6 +412,10 @@ def _require_classes(learner: Learner | None) -> Learner:
     if learner is None or not learner.labels:
         raise NotFittedError("this classifier knows no class yet: call partial_fit first")
     return learner
+
+
+def _unsound(path: str | Path, error: Exception) -> str:
+    return f"{path} does not hold a classifier that fits together: {error}"
 
 
 def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:

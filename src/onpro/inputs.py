@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence, Set, Sized
 from dataclasses import fields, replace
 from numbers import Integral
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ MOST_PIXELS = 2**20
 """The network sees no larger images than this, 1024×1024: larger ones would only take memory."""
 MOST_OF_PIXELS = 1e6
 """Pixels lie in 0…1, and so should their mean; what is beyond this is a slip."""
+
+MOST_LEVELS, MOST_BITS = 50, 10_000
+"""Of labels in files: of tuples in tuples, and of whole numbers. Python reads no longer ones."""
 
 NUMBERS_AND_NAMES = "biufUSO"
 """Kinds of NumPy arrays whose elements are plain values: booleans, numbers, strings, objects."""
@@ -222,13 +226,13 @@ def _equals_itself(label: Any) -> bool:
     return bool(label == label)  # NaN is not
 
 
-def can_be_saved(label: Hashable) -> bool:
+def can_be_saved(label: Hashable, level: int = 0) -> bool:
     """Whether a label comes back from a file as it was."""
-    if isinstance(label, tuple):
-        return type(label) is tuple and all(can_be_saved(part) for part in label)
-    return type(label) in (str, int, bool, type(None)) or (
-        type(label) is float and math.isfinite(label)
-    )
+    if type(label) is tuple:
+        return level < MOST_LEVELS and all(can_be_saved(part, level + 1) for part in label)
+    if type(label) is int:
+        return label.bit_length() <= MOST_BITS
+    return type(label) in (str, bool, NoneType) or (type(label) is float and math.isfinite(label))
 
 
 def as_settings(

@@ -15,6 +15,7 @@ from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.methods.registry import AnyMethod
 from onpro.randomness import derive_seed
+from onpro.restoring import check_method
 from onpro.streams import Batch
 
 TOGETHER = 256
@@ -148,6 +149,7 @@ class Learner:
         if not learned["scaler"]:  # saved without half precision
             learned["scaler"] = self.method.scaler.state_dict()
         self.method.load_state_dict(learned)
+        check_method(self.method, learned, state)
 
 
 class Turns:

@@ -202,12 +202,12 @@ def test_the_tasks_images_stay_until_it_is_over() -> None:
 
 
 def test_a_last_batch_that_is_not_full_is_left_out() -> None:
-    kept = TaskImages(torch.device("cpu"))
+    kept = TaskImages((3, 8, 8), torch.device("cpu"))
     for size in (3, 3, 2):
         kept.add(torch.zeros(size, 3, 8, 8, dtype=torch.uint8), torch.arange(size))
     _, labels = kept.whole_batches()
     assert labels.tolist() == [0, 1, 2, 0, 1, 2]
-    alone = TaskImages(torch.device("cpu"))
+    alone = TaskImages((3, 8, 8), torch.device("cpu"))
     alone.add(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), torch.tensor([7]))
     assert alone.whole_batches()[1].tolist() == [7]
 

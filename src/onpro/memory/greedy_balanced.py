@@ -122,5 +122,8 @@ class GreedyBalancedMemory(Memory):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become the memory that gave the state."""
+        first = state["first_stored"]
+        if (first.shape, first.dtype) != (self.first_stored.shape, self.first_stored.dtype):
+            raise ValueError("the state is of a memory of another number of classes")
         super().load_state_dict(state)
         self.first_stored = state["first_stored"].to(self.device)

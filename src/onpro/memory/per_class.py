@@ -177,6 +177,19 @@ class PerClassMemory:
         self._labels[:used].copy_(state["labels"])
         self._stored = state["stored"].to(self.device)
         self._seen = state["seen"].to(self.device)
+        if not self._is_sound():
+            raise ValueError("the state's table is not one of its classes")
+
+    def _is_sound(self) -> bool:
+        """Whether the rows are of distinct classes and hold what they say; asks the device."""
+        counts, rows = (self._stored, self._seen), len(self.classes)
+        if len(set(self.classes)) < rows or any(
+            count.shape != (rows,) or count.dtype != torch.int64 for count in counts
+        ):
+            return False
+        labels = self._labels[: rows * self.quota].view(rows, self.quota)
+        right = (self._stored >= 0) & (self._stored <= self._seen.clamp(max=self.quota))
+        return bool(right.all() & ((labels == self._numbers[:, None]) | ~self._holds).all())
 
     @property
     def _holds(self) -> Tensor:

@@ -97,6 +97,8 @@ class Progress:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
+        if state.keys() != vars(self).keys():
+            raise ValueError(f"progress has {', '.join(vars(self))}, not {', '.join(state)}")
         vars(self).update(state, seen=set(state["seen"]))
 
 
@@ -409,6 +411,8 @@ class Method(ABC, Generic[S]):
             self.grow(classes)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
+                if (state[name].shape, state[name].dtype) != (value.shape, value.dtype):
+                    raise ValueError(f"{name} of the state is not of the shape or type it must be")
                 setattr(self, name, state[name].to(self.context.device))
             elif isinstance(value, Stateful):
                 value.load_state_dict(state[name])

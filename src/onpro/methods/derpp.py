@@ -4,7 +4,9 @@ Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simpl
 NeurIPS 2020.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,3 +102,9 @@ class DERpp(Method[DERppSettings]):
         """Give a class up: what other images recall of it too."""
         super().forget(label)
         self.memory.fields["logits"][:, label] = 0
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state, whose logits are of as many classes as the network's."""
+        super().load_state_dict(state)
+        if self.memory.fields["logits"].shape[1] != self.network.classes:
+            raise ValueError("the logits of the state are not of the classes of its network")

@@ -166,4 +166,6 @@ class GDumb(Method[GDumbSettings]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state; older ones do not say what the network was trained on."""
-        super().load_state_dict({"learned": torch.zeros(0, dtype=torch.int64)} | dict(state))
+        state = {"learned": self.learned[:0]} | dict(state)
+        self.learned = self.learned.new_zeros(len(state["learned"]))
+        super().load_state_dict(state)

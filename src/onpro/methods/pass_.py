@@ -78,7 +78,7 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.network = self.make_rotated_network(ROTATIONS, classes=0)
         self.optimizer = self.fresh_optimizer()
         self.previous = Teacher(self.network, context)
-        self.task_images = TaskImages(context.device)
+        self.task_images = TaskImages(context.image_shape, context.device)
         width, device = self.network.encoder.out_features, context.device
         self.prototypes = torch.zeros(0, width, device=device)
         """(classes, features): the mean feature of each class of earlier tasks."""

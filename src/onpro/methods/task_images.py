@@ -10,7 +10,8 @@ from torch import Tensor
 class TaskImages:
     """Batches of the current task, for a method that looks at all of them again when it ends."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, image_shape: tuple[int, int, int], device: torch.device) -> None:
+        self.image_shape = image_shape
         self.device = device
         self.clear()
 
@@ -42,5 +43,9 @@ class TaskImages:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Keep what the state holds."""
+        for images, labels in zip(state["images"], state["labels"], strict=True):
+            shape, dtypes = (len(labels), *self.image_shape), (images.dtype, labels.dtype)
+            if images.shape != shape or dtypes != (torch.uint8, torch.int64) or labels.ndim != 1:
+                raise ValueError("the state's images of the task are not what they must be")
         self._images = [images.to(self.device) for images in state["images"]]
         self._labels = [labels.to(self.device) for labels in state["labels"]]

@@ -74,7 +74,7 @@ class Teacher:
         if label < self.classes:
             self.known[label] = False
             for parameter in self.network.classifier.parameters():
-                parameter[outputs] = 0
+                parameter[list(outputs)] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The copy, and whether it is in use."""
@@ -88,8 +88,10 @@ class Teacher:
         """Become the teacher that gave the state; it may have more classes than this one."""
         self._widen(len(state["network"]["classifier.bias"]))
         self.network.load_state_dict(state["network"])
-        self.known = state["known"].to(self.context.device)
-        self.in_use = state["in_use"]
+        known, in_use = state["known"], state["in_use"]
+        if (known.shape, known.dtype, type(in_use)) != ((self.classes,), torch.bool, bool):
+            raise ValueError("the state's previous network and the classes it knows differ")
+        self.known, self.in_use = known.to(self.context.device), in_use
 
     def _widen(self, outputs: int) -> None:
         """Give the classifier as many outputs; whatever the new ones hold is overwritten next."""

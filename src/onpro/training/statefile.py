@@ -8,6 +8,7 @@ optimizer walks its averages and the weights side by side, so their layouts must
 
 import hashlib
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,9 @@ from onpro.errors import UserError
 from onpro.files import NEW_FILE, read_plain, replacing
 
 FORMAT = b"onpro state 1\n"
+
+DEEPEST = 100
+"""Levels of a state."""
 
 
 class Frozen(NamedTuple):
@@ -62,8 +66,6 @@ def save_state(path: Path, state: Frozen, *, mode: int = NEW_FILE) -> None:
 
 def load_state(path: Path, *, kind: str) -> dict[str, Any]:
     """Read a state back, its tensors on the CPU; a sentence where the file is not as it was."""
-    from safetensors.torch import load
-
     try:
         content = read_plain(path)
     except FileNotFoundError as error:
@@ -78,46 +80,89 @@ def load_state(path: Path, *, kind: str) -> dict[str, Any]:
     checksum, _, payload = rest.partition(b"\n")
     if name + b"\n" != FORMAT or checksum != hashlib.sha256(payload).hexdigest().encode():
         raise UserError(f"{path} is damaged: its content does not match its checksum.")
-    described = _header(payload)
-    if described["kind"] != kind:
-        raise UserError(f"{path} holds a {described['kind']}, not a {kind}.")
-    state: dict[str, Any] = _rebuild(json.loads(described["structure"]), load(payload))
+    try:
+        said, structure = _header(payload)
+        if said == kind:
+            return _state(structure, payload)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it does not hold a state ({error}).") from error
+    raise UserError(f"{path} holds a {said}, not a {kind}.")
+
+
+def _header(payload: bytes) -> tuple[str, Any]:
+    """What a safetensors payload is said to be, and the structure of the state in it.
+
+    Its size comes first, then JSON of that size.
+    """
+    size = int.from_bytes(payload[:8], "little")
+    header = json.loads(payload[8 : 8 + size])
+    said = header.get("__metadata__") if isinstance(header, dict) else None
+    if not isinstance(said, dict) or not all(isinstance(value, str) for value in said.values()):
+        raise ValueError("it does not say what it is")
+    if said.keys() != {"kind", "structure"} or not said["kind"].isidentifier():
+        raise ValueError("it does not say what it is")
+    return said["kind"], json.loads(said["structure"], parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _state(structure: Any, payload: bytes) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        tensors = load(payload)
+    except (SafetensorError, KeyError) as error:  # KeyError: a type that torch does not have
+        raise ValueError(f"its tensors cannot be read: {error}") from error
+    state = _rebuild(structure, tensors)
+    if not isinstance(state, dict) or tensors:
+        raise ValueError("its structure and its tensors differ")
     return state
 
 
-def _header(payload: bytes) -> dict[str, str]:
-    """What was said of a safetensors payload: its size comes first, then JSON of that size."""
-    size = int.from_bytes(payload[:8], "little")
-    said: dict[str, str] = json.loads(payload[8 : 8 + size])["__metadata__"]
-    return said
-
-
-def _describe(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _describe(value: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
     """The value with each tensor replaced by a name, as JSON can hold it."""
+    if level > DEEPEST:
+        raise ValueError(f"a state can be {DEEPEST} levels deep, not more")
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value
         return {"tensor": [name, _strides(value)]}
     if isinstance(value, dict):
-        return {"dict": [[key, _describe(item, tensors)] for key, item in value.items()]}
+        return {"dict": [[key, _describe(item, tensors, level + 1)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
         kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_describe(item, tensors) for item in value]}
+        return {kind: [_describe(item, tensors, level + 1) for item in value]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a state cannot hold a {type(value).__name__}")
 
 
-def _rebuild(described: Any, tensors: dict[str, Tensor]) -> Any:
-    if not isinstance(described, dict):
+def _rebuild(described: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
+    """What was described; takes the tensors it uses out of `tensors`."""
+    if level > DEEPEST:
+        raise ValueError("its structure is too deep")
+    if described is None or isinstance(described, (bool, int, str)):
         return described
+    if isinstance(described, float) and math.isfinite(described):
+        return described
+    if not isinstance(described, dict) or len(described) != 1:
+        raise ValueError("its structure is not one of a state")
     ((kind, content),) = described.items()
+    if kind not in ("tensor", "dict", "list", "tuple") or not isinstance(content, list):
+        raise ValueError("its structure is not one of a state")
     if kind == "tensor":
-        name, strides = content
-        return _laid_out(tensors[name], strides)
+        return _laid_out(content, tensors)
     if kind == "dict":
-        return {key: _rebuild(item, tensors) for key, item in content}
-    items = [_rebuild(item, tensors) for item in content]
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+            raise ValueError("its structure is not one of a state")
+        keys = [key for key, _ in content]
+        if any(isinstance(key, (list, dict)) for key in keys) or len(set(keys)) < len(keys):
+            raise ValueError("its structure is not one of a state")
+        return {key: _rebuild(item, tensors, level + 1) for key, item in content}
+    items = [_rebuild(item, tensors, level + 1) for item in content]
     return tuple(items) if kind == "tuple" else items
 
 
@@ -133,8 +178,28 @@ def _strides(tensor: Tensor) -> list[int] | None:
     return None if strides == plain else list(strides)
 
 
-def _laid_out(tensor: Tensor, strides: list[int] | None) -> Tensor:
+def _laid_out(described: list[Any], tensors: dict[str, Tensor]) -> Tensor:
     """A copy that lies as the saved tensor did, in memory of its own and so aligned as it was."""
+    if len(described) != 2 or not isinstance(described[0], str) or described[0] not in tensors:
+        raise ValueError("its structure names a tensor that is not there")
+    name, strides = described
+    tensor = tensors.pop(name)
     if strides is None:
         return tensor.clone()
+    if not _fill_the_memory(strides, tensor.shape):
+        raise ValueError("the layout of a tensor is not one of its shape")
     return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+
+def _fill_the_memory(strides: Any, shape: torch.Size) -> bool:
+    """Whether a tensor laid out so has each of its elements, and nothing else, in one piece."""
+    if not isinstance(strides, list) or len(strides) != len(shape):
+        return False
+    if not all(type(stride) is int and 0 <= stride < 2**63 for stride in strides):
+        return False
+    step = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True

@@ -1,0 +1,201 @@
+"""Checks of a saved classifier: whatever its file holds, it is sound or refused.
+
+A checksum says that a file is as it was written, not that what was written makes sense.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onpro.inputs import MOST_PIXELS, can_be_saved
+from onpro.memory import Memory
+from onpro.memory.per_class import PerClassMemory
+from onpro.methods.base import Progress
+from onpro.methods.registry import AnyMethod
+from onpro.methods.task_images import TaskImages
+
+MOST = 2**53
+"""Of what is counted: images, steps."""
+
+AVERAGES: dict[type[torch.optim.Optimizer], set[str]] = {
+    torch.optim.SGD: {"momentum_buffer"},
+    torch.optim.Adam: {"step", "exp_avg", "exp_avg_sq"},
+}
+"""What an optimizer keeps of each parameter."""
+
+
+class UnsoundError(ValueError):
+    """Parts of a saved classifier do not fit together."""
+
+
+def require(holds: bool, part: str) -> None:
+    """Refuse a saved classifier of which a part is not what it must be."""
+    if not holds:
+        raise UnsoundError(part)
+
+
+def check_file(state: Mapping[str, Any]) -> None:
+    """Refuse what is not the content of a classifier's file."""
+    require(set(state) == {"version", "params", "learner"}, "its parts")
+    params, learner = state["params"], state["learner"]
+    require(not any(tensor.is_complex() for tensor in _tensors(state)), "its tensors")
+    require(type(params) is dict and all(type(name) is str for name in params), "its parameters")
+    require("device" not in params, "its parameters")
+    if learner is not None:
+        require(type(learner) is dict and type(learner.get("labels")) is list, "what was learned")
+        require(all(map(can_be_saved, learner["labels"])), "the labels")
+
+
+def check_learner(state: Mapping[str, Any], image_size: int | None) -> None:
+    """Refuse what is not the state of a learner; its method's is looked at later.
+
+    Args:
+        state: what was saved.
+        image_size: the side every image is resized to, if any.
+    """
+    names = {"image_shape", "device", "labels", "outputs", "taken", "seen", "method"}
+    require(set(state) == names, "the learner's parts")
+    shape = state["image_shape"]
+    require(
+        type(shape) is tuple and len(shape) == 3 and all(_counts(side) for side in shape),
+        "the images' shape",
+    )
+    channels, height, width = shape
+    require(channels == 3 and 1 <= height * width <= MOST_PIXELS, "the images' shape")
+    require(image_size in (None, height) and image_size in (None, width), "the images' shape")
+    require(state["device"] in ("cpu", "cuda"), "the device")
+    require(_counts(state["taken"]) and _counts(state["seen"]), "the counters")
+    labels, outputs = state["labels"], state["outputs"]
+    require(type(labels) is list and len(set(labels)) == len(labels), "the labels")
+    require(type(outputs) is list and all(_counts(k) for k in outputs), "the outputs")
+    require(outputs == sorted(set(outputs)) and len(outputs) == len(labels), "the outputs")
+    require(all(k < state["taken"] for k in outputs), "the outputs")
+    method = state["method"]
+    require(type(method) is dict and type(method.get("random")) is dict, "the method's state")
+    require(type(method.get("scaler")) is dict, "the method's state")
+    for part in method.values():
+        if type(part) is dict and "param_groups" in part:
+            averages = part["state"].values()
+            require(all(type(average) is dict for average in averages), "the optimizer's averages")
+
+
+def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[str, Any]) -> None:
+    """Refuse a method that was made of a state and is not what the state says, or not sound.
+
+    Args:
+        method: it has loaded the state.
+        saved: the state.
+        learner: the state of the learner it belongs to, already checked.
+    """
+    now = method.state_dict()
+    require(saved.keys() == now.keys(), "the method's parts")
+    for name, value in saved.items():
+        if isinstance(getattr(method, name), torch.optim.Optimizer):
+            _check_optimizer(getattr(method, name), value, name)
+        else:
+            require(same(value, now[name]), name)
+    _check_averages(method)
+    _check_progress(method.progress)
+    classes, in_use = method.network.classes, set(learner["outputs"])
+    taken = set(range(min(learner["taken"], classes + 1)))
+    require(taken <= method.progress.seen <= set(range(classes)), "the classes")
+    require(not classes or "growth" in saved["random"], "the random generators")
+    for part in vars(method).values():
+        if isinstance(part, (Memory, PerClassMemory)):
+            require(set(part.labels.tolist()) <= in_use, "the memory's labels")
+            require(len(part.labels) <= part.seen <= learner["seen"], "the memory's counters")
+            require(not part.seen or "memory" in saved["random"], "the random generators")
+        if isinstance(part, TaskImages):
+            labels = (label for batch in part.state_dict()["labels"] for label in batch.tolist())
+            require(set(labels) <= in_use, "the task's labels")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two states are of equal structure, types and values, bit for bit."""
+    if type(a) is not type(b):
+        return isinstance(a, Mapping) and isinstance(b, Mapping) and same(dict(a), dict(b))
+    if isinstance(a, Tensor):
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            return False
+        bits = [tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) for tensor in (a, b)]
+        return torch.equal(*bits)
+    if isinstance(a, dict):
+        typed = [{(type(key), key) for key in each} for each in (a, b)]
+        return typed[0] == typed[1] and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def _check_progress(progress: Progress) -> None:
+    for field in fields(progress):
+        value = getattr(progress, field.name)
+        if field.name == "seen":
+            require(all(map(_counts, value)), "progress")
+        elif field.name == "task_open":
+            require(type(value) is bool, "progress")
+        elif field.name == "announced":
+            require(value is None, "progress")
+        else:
+            require(_counts(value) or (field.name == "task" and same(value, -1)), "progress")
+    require(progress.steps_in_task <= progress.steps, "progress")
+    require(progress.task < progress.steps or progress.task <= 0, "progress")
+    require(progress.classes_before_task <= len(progress.seen), "progress")
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], name: str) -> None:
+    """Settings are the method's own; averages are those of the parameters.
+
+    The settings of a group are not compared with what was saved: another version of torch may have
+    more of them.
+    """
+    now = optimizer.state_dict()
+    require(saved.keys() == now.keys() and same(saved["state"], now["state"]), name)
+    for group, old in zip(now["param_groups"], saved["param_groups"], strict=True):
+        require(same(group["params"], old["params"]), name)
+        require(group.keys() >= optimizer.defaults.keys(), name)
+        rate = group["lr"]  # a method may have a schedule
+        require(type(rate) is float and 0 <= rate < math.inf, name)
+        for setting in optimizer.defaults.keys() - {"lr"}:
+            require(same(group[setting], optimizer.defaults[setting]), name)
+    expected = next((kept for kind, kept in AVERAGES.items() if isinstance(optimizer, kind)), None)
+    for parameter, averages in optimizer.state.items():
+        require(expected is None or set(averages) == expected, name)
+        for kind, average in averages.items():
+            # A fused step reads and writes as far as the parameter goes.
+            shape = () if kind == "step" else parameter.shape
+            require(isinstance(average, Tensor) and average.shape == shape, name)
+            require(average.dtype == parameter.dtype, name)
+        if "step" in averages:
+            require(bool(0 <= averages["step"] < MOST), name)
+            require(not bool((averages["exp_avg_sq"] < 0).any()), name)
+
+
+def _check_averages(method: AnyMethod) -> None:
+    """A module is trained as a whole or not at all, and the encoder with whatever else is."""
+    averaged = set(method.optimizer.state)
+    modules = [part for part in vars(method).values() if isinstance(part, nn.Module)]
+    for child in (child for module in modules for child in module.children()):
+        trained = [parameter in averaged for parameter in child.parameters()]
+        require(all(trained) or not any(trained), "the optimizer's averages")
+    encoder = set(method.network.encoder.parameters())
+    require(not averaged or encoder <= averaged, "the optimizer's averages")
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _counts(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST
