@@ -146,8 +146,9 @@ class Learner:
                 seed = derive_seed(context.seed, f"{purpose} after {self.seen}")
                 random[purpose].manual_seed(seed)
             learned["random"] = random.state_dict()
-        if not learned["scaler"]:  # saved without half precision
-            learned["scaler"] = self.method.scaler.state_dict()
+        scaler = self.method.scaler.state_dict()
+        if bool(learned["scaler"]) != bool(scaler):  # only fp16 scales the loss
+            learned["scaler"] = scaler
         self.method.load_state_dict(learned)
         check_method(self.method, learned, state)
 

@@ -206,12 +206,16 @@ def test_a_state_of_another_device_goes_on(make: Any, photos: Any, tmp_path: Pat
     np.testing.assert_array_equal(again.predict_proba(images), moved.predict_proba(images))
 
 
-def test_a_state_goes_on_in_another_precision(make: Any, photos: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("after", ["fp32", "bf16", "fp16"])
+def test_a_state_goes_on_in_another_precision(
+    make: Any, photos: Any, tmp_path: Path, before: str, after: str
+) -> None:
     images, labels = photos(20)
-    make(precision="fp32").partial_fit(images, labels).save(tmp_path / "c")
-    half = OnlineClassifier.load(tmp_path / "c", device="cpu", precision="bf16")
-    assert half.partial_fit(images, labels).n_seen_ == 40
-    assert half.precision == "bf16"
+    make(precision=before).partial_fit(images, labels).save(tmp_path / "c")
+    other = OnlineClassifier.load(tmp_path / "c", device="cpu", precision=after)
+    assert other.partial_fit(images, labels).n_seen_ == 40
+    assert other.precision == after
 
 
 def test_what_was_learned_with_is_saved_not_what_was_set_since(
