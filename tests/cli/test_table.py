@@ -25,6 +25,7 @@ from onpro.experiments.tables import table
 from onpro.methods import registry
 from tests.cli.conftest import Command
 from tests.tiny_runs import ER as TINY
+from tests.tiny_runs import sealed
 
 SMOKE = [
     "table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20",
@@ -130,8 +131,8 @@ def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[
     for config, accuracy in zip(configurations(cell.experiment, Place()), accuracies, strict=True):
         (folder / config.folder).mkdir(parents=True)
         told = {"data": "cifar10", "method": method, "memory": 200, "seed": config.seed}
-        path = folder / config.folder / "result.json"
-        path.write_text(json.dumps(result | told | {"average_accuracy": accuracy}))
+        told |= {"average_accuracy": accuracy, "identity": config.identity}
+        (folder / config.folder / "result.json").write_text(sealed(result, **told))
 
 
 CIFAR10 = ["table", "1", "--data", "cifar10", "--memory", "200", "--seeds", "3", "--device", "cpu"]

@@ -15,9 +15,9 @@ from onpro.experiments.experiment import Cell, Experiment, Pairs
 from onpro.experiments.files import locked
 from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.progress import progress
-from onpro.experiments.resultcheck import checksum
 from onpro.experiments.tables import table
 from onpro.training import Evaluated, Step, Trainer
+from tests.tiny_runs import sealed
 
 STREAM = (("limit_per_class", 8),)
 PLACE = Place("cpu")
@@ -188,8 +188,8 @@ def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
     for experiment, seconds in ((slow, 50.0), (fast, 10.0)):
         (config,) = configurations(experiment, PLACE)
         path = run(config, tmp_path).folder / "result.json"
-        result = json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0}
-        path.write_text(json.dumps(result | {"checksum": checksum(result)}))
+        result = json.loads(path.read_text())
+        path.write_text(sealed(result, train_seconds=seconds, eval_seconds=0))
     estimates = Estimates(tmp_path)
     (first,), (second,) = configurations(slow, PLACE), configurations(fast, PLACE)
     assert estimates.seconds(replace(first, seed=9), tmp_path) == 50
@@ -206,7 +206,7 @@ def test_runs_that_counted_the_time_of_others_are_asked_only_where_there_are_no_
         changed = json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0}
         if seconds == 40:
             del changed["shared_by"]
-        path.write_text(json.dumps(changed))
+        path.write_text(sealed(changed))
     missing = replace(configs[0], seed=9)
     assert Estimates(tmp_path).seconds(missing, tmp_path) == 10
     paths[1].unlink()
