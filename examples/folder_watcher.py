@@ -6,13 +6,14 @@ Drop photos/wren/1.jpg, photos/robin/2.png, …; new subfolders are new classes.
 saved whenever something has been learned, every half minute while there is much, and on Ctrl-C or
 SIGTERM. What it has learned is listed beside it, in birds.onpro.learned.json, so that it goes on
 where it was when started again. A file that cannot be read is named once, and tried again when it
-has changed.
+has changed; so is a save that fails, when there is more to save. Only regular files are looked at.
 """
 # ruff: noqa: T201 # an example may print
 
 import argparse
 import json
 import signal
+import sys
 import time
 from collections.abc import Sized
 from pathlib import Path
@@ -20,6 +21,7 @@ from pathlib import Path
 from PIL import Image
 
 from onpro import OnlineClassifier
+from onpro.files import replacing
 
 ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 
@@ -29,32 +31,35 @@ def watch(
 ) -> None:
     """Look for new files, learn them and save, until `over` holds something."""
     notes = saved.with_name(saved.name + ".learned.json")
-    learned = set(json.loads(notes.read_text())) if notes.exists() else set()
-    if saved.exists():
-        classifier = OnlineClassifier.load(saved)
-        print(f"going on with {len(classifier.classes_)} classes, {classifier.n_seen_} images")
-    else:
+    try:
+        learned = set(json.loads(notes.read_text())) if notes.exists() else set()
+        classifier = OnlineClassifier.load(saved) if saved.exists() else None
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"{saved} and {notes} do not say where to go on: {error}") from error
+    if classifier is None:
         classifier = OnlineClassifier("er", memory=200, image_size=32)
-    tried: dict[str, tuple[int, int]] = {}
+    else:
+        say(f"going on with {len(classifier.classes_)} classes, {classifier.n_seen_} images")
+    tried: dict[str, object] = {}
     while not len(over):
         unsaved, last_save = 0, time.monotonic()
         for file in sorted(folder.glob("*/*")):
             name = file.relative_to(folder).as_posix()
             if len(over) or name in learned or file.suffix.lower() not in ENDINGS:
                 continue
+            seen = looks(file)
+            if seen is None or tried.get(name) == seen:
+                continue
+            tried[name] = seen
             try:
-                now = file.stat()
-                if tried.get(name) == (now.st_size, now.st_mtime_ns):
-                    continue
-                tried[name] = (now.st_size, now.st_mtime_ns)
                 with Image.open(file) as image:
                     classifier.partial_fit([image], [file.parent.name])
             except (OSError, ValueError) as error:  # perhaps it is still being copied
-                print(f"{name} is left until it changes: {error}")
+                say(f"{name} is left until it changes: {error}")
                 continue
             learned.add(name)
             unsaved += 1
-            print(f"learned {name}")
+            say(f"learned {name}")
             if time.monotonic() - last_save > save_every:
                 save(classifier, saved, learned, notes)
                 unsaved, last_save = 0, time.monotonic()
@@ -63,13 +68,35 @@ def watch(
         time.sleep(pause)
 
 
+def looks(file: Path) -> object:
+    """What changes when a file does; None if it is no file, a pipe, say, which would be waited for.
+
+    Links that lead nowhere, or round in a circle, are no files.
+    """
+    try:
+        now = file.stat() if file.is_file() else None
+    except OSError as error:  # a folder without rights
+        return error.errno
+    return None if now is None else (now.st_size, now.st_mtime_ns)
+
+
 def save(classifier: OnlineClassifier, saved: Path, learned: set[str], notes: Path) -> None:
     """Each file completely or not at all; the list last, so that a crash forgets no image."""
-    classifier.save(saved)
-    fresh = notes.with_name(notes.name + ".new")
-    fresh.write_text(json.dumps(sorted(learned)))
-    fresh.replace(notes)
-    print(f"saved {saved}")
+    try:
+        classifier.save(saved)
+        with replacing(notes) as file:
+            file.write(json.dumps(sorted(learned)).encode())
+    except OSError as error:
+        say(f"not saved: {error}")
+    else:
+        say(f"saved {saved}")
+
+
+def say(text: str) -> None:
+    """Print names of files, whatever is in them: what cannot be shown is written out."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    encoding = sys.stdout.encoding or "ascii"
+    print(shown.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The examples run as they stand."""
 
+import errno
 import json
 import os
 import re
@@ -29,7 +30,7 @@ def test_the_camera_learns_from_being_told(capsys: pytest.CaptureFixture[str]) -
 
 
 def drop(folder: Path, name: str, shade: int) -> None:
-    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True, parents=True)
     Image.fromarray(np.full((20, 30, 3), shade, np.uint8)).save(folder / name)
 
 
@@ -92,6 +93,74 @@ def test_the_watcher_names_a_broken_file_once_and_learns_it_when_it_is_whole(
         drop(photos, "robin/1.png", 200)
         wait_for(lambda: len(listed(saved)) == 3)
     assert "robin/1.png" in listed(saved)
+
+
+def test_the_watcher_minds_no_odd_names_pipes_or_loops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output is strict, and one pipe would be waited for for ever."""
+    photos, saved = tmp_path / "photos", tmp_path / "birds.onpro"
+    odd = os.fsdecode(b"wr\xffen")
+    drop(photos, f"{odd}/\x1b[2J.png", 10)
+    os.mkfifo(photos / odd / "a.png")
+    (photos / odd / "b.png").symlink_to("b.png")
+    (photos / odd / "c.png").symlink_to("nothing")
+    (photos / odd / "d.png").mkdir()
+    (photos / "loop").symlink_to("loop")
+    with watching(photos, saved):
+        wait_for(lambda: len(listed(saved)) == 1)
+        drop(photos, "robin/1.png", 200)
+        wait_for(lambda: len(listed(saved)) == 2)
+    said = capsys.readouterr().out
+    assert "learned wr\\udcffen/\\x1b[2J.png\n" in said
+    assert "left" not in said
+    assert OnlineClassifier.load(saved, device="cpu").classes_.tolist() == [odd, "robin"]
+
+
+def test_the_watcher_goes_on_where_it_may_not_look_or_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos, saved = tmp_path / "photos", tmp_path / "birds.onpro"
+    drop(photos, "owl/1.png", 10)
+
+    def denied(call: Any) -> Any:
+        def asked(path: Path, *given: Any, **more: Any) -> Any:
+            if path.parent.name == "owl":
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return call(path, *given, **more)
+
+        return asked
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "stat", denied(Path.stat))
+    monkeypatch.setattr(Image, "open", denied(Image.open))
+    with watching(photos, saved):
+        with monkeypatch.context() as disk:
+            disk.setattr(OnlineClassifier, "save", full)
+            said = ""
+
+            def told() -> bool:
+                nonlocal said
+                said += capsys.readouterr().out
+                return "not saved" in said
+
+            drop(photos, "wren/1.png", 20)
+            wait_for(told)
+        drop(photos, "wren/2.png", 20)
+        wait_for(lambda: len(listed(saved)) == 2)
+    said += capsys.readouterr().out
+    assert said.count("owl/1.png is left until it changes") == 1
+    assert OnlineClassifier.load(saved, device="cpu").n_seen_ == 2
+
+
+@pytest.mark.parametrize("damaged", ["birds.onpro", "birds.onpro.learned.json"])
+def test_the_watcher_says_what_is_damaged(tmp_path: Path, damaged: str) -> None:
+    (tmp_path / damaged).write_text("{")
+    watch = runpy.run_path(str(EXAMPLES / "folder_watcher.py"))["watch"]
+    with pytest.raises(SystemExit, match="do not say where to go on"):
+        watch(tmp_path, tmp_path / "birds.onpro", [1])
 
 
 @pytest.mark.parametrize("missing", [0, 1])
