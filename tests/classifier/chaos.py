@@ -22,6 +22,7 @@ import numpy as np
 
 from onpro import OnlineClassifier
 from onpro.files import is_leftover
+from onpro.nn import ENCODERS
 from tests.classifier import glance
 
 VARIANTS, WORKERS, THREADS, SHARED = 8, 4, 3, 3
@@ -141,5 +142,6 @@ def main(folder: Path, operations: int, seed: int) -> dict[str, int]:
 
 
 if __name__ == "__main__":
+    ENCODERS[glance.NAME] = glance.KIND
     outcome = main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
     print(json.dumps(outcome))  # noqa: T201 # the answer

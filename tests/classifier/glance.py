@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from onpro.nn import ENCODERS, Encoder, EncoderKind
+from onpro.nn import Encoder, EncoderKind
 
 
 class Glance(Encoder):
@@ -19,4 +19,4 @@ class Glance(Encoder):
 
 
 NAME = "glance"
-ENCODERS[NAME] = EncoderKind(Glance, minimum_side=2)
+KIND = EncoderKind(Glance, minimum_side=2)

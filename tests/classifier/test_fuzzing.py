@@ -10,8 +10,14 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from onpro import OnlineClassifier
+from onpro.nn import ENCODERS
 from tests.classifier import glance
 from tests.classifier.strange import Given, Hostile, given, photos
+
+
+@pytest.fixture(autouse=True)
+def _small_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODERS, glance.NAME, glance.KIND)
 
 
 def learn(rng: random.Random, classifier: OnlineClassifier, fingerprint: Any, case: Given) -> str:

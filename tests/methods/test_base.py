@@ -11,7 +11,7 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, Progress, total
+from onpro.methods.base import About, Method, Progress, room_for, total
 from onpro.streams import Batch, ClassIncremental
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
@@ -183,6 +183,14 @@ def test_a_memory_too_small_or_too_large_is_refused() -> None:
         recorder(memory=0)
     with pytest.raises(UserError, match="does not fit on cpu"):
         recorder(memory=10**14)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUDA error: unspecified"), TypeError("no")])
+def test_only_memory_that_runs_out_is_called_so(error: Exception) -> None:
+    with pytest.raises(type(error)), room_for(10, torch.device("cpu")):
+        raise error
+    with pytest.raises(UserError, match="does not fit"), room_for(10, torch.device("cpu")):
+        raise torch.OutOfMemoryError
 
 
 def test_settings_are_checked_before_anything_is_built() -> None:
