@@ -281,8 +281,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             require(same(params, kept), "its parameters")
         except UnsoundError as error:
             raise ValueError(_unsound(path, error)) from error
-        except ValueError:
-            raise  # a sentence already
+        except (ValueError, torch.AcceleratorError):
+            raise  # a sentence already, or a device that fails
         except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError) as error:
             if out_of_memory(error):
                 raise MemoryError(f"there is not enough memory to load {path}") from error
