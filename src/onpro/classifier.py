@@ -20,6 +20,7 @@ from onpro.errors import UserError, counted
 from onpro.experiments.recipes import data_values
 from onpro.files import PRIVATE_FILE
 from onpro.inputs import (
+    are_equal,
     as_array,
     as_labels,
     as_per_channel,
@@ -197,7 +198,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
                 f"{len(predicted)} images and {len(truth)} labels cannot be compared: "
                 "give as many, and at least 1"
             )
-        right = [a == b for a, b in zip(predicted, truth, strict=True)]
+        right = [are_equal(a, b) for a, b in zip(predicted, truth, strict=True)]
         if sample_weight is None:
             return float(np.mean(right))
         return float(np.average(right, weights=as_weights(sample_weight, len(right))))
@@ -281,8 +282,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             require(same(params, kept), "its parameters")
         except UnsoundError as error:
             raise ValueError(_unsound(path, error)) from error
-        except ValueError:
-            raise  # a sentence already
+        except (ValueError, torch.AcceleratorError):
+            raise  # a sentence already, or a device that fails
         except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError) as error:
             if out_of_memory(error):
                 raise MemoryError(f"there is not enough memory to load {path}") from error

@@ -85,7 +85,19 @@ def as_labels(labels: Any) -> list[Hashable]:
         if np.ma.is_masked(labels):
             raise ValueError("labels must not be masked: leave such images out")
         labels = _values(labels)
-    return [_label(label) for label in labels]
+    try:
+        values = list(labels)
+    except Exception as error:  # of the code that hands them out
+        raise ValueError(f"labels must be a list or an array: {error}") from error
+    return [_label(label) for label in values]
+
+
+def are_equal(label: Hashable, other: Hashable) -> bool:
+    """Whether two labels are."""
+    try:
+        return bool(label == other)
+    except Exception as error:  # of a label's own code
+        raise ValueError(f"labels cannot be told from each other: {error}") from error
 
 
 def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:

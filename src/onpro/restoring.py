@@ -47,7 +47,8 @@ def check_file(state: Mapping[str, Any]) -> None:
     require("device" not in params, "its parameters")
     if learner is not None:
         require(type(learner) is dict and type(learner.get("labels")) is list, "what was learned")
-        require(all(map(can_be_saved, learner["labels"])), "the labels")
+        labels = learner["labels"]
+        require(all(map(can_be_saved, labels)) and len(set(labels)) == len(labels), "the labels")
 
 
 def check_learner(state: Mapping[str, Any], image_size: int | None) -> None:
@@ -70,7 +71,6 @@ def check_learner(state: Mapping[str, Any], image_size: int | None) -> None:
     require(state["device"] in ("cpu", "cuda"), "the device")
     require(_counts(state["taken"]) and _counts(state["seen"]), "the counters")
     labels, outputs = state["labels"], state["outputs"]
-    require(type(labels) is list and len(set(labels)) == len(labels), "the labels")
     require(type(outputs) is list and all(_counts(k) for k in outputs), "the outputs")
     require(outputs == sorted(set(outputs)) and len(outputs) == len(labels), "the outputs")
     require(all(k < state["taken"] for k in outputs), "the outputs")
@@ -115,14 +115,17 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two states are of equal structure, types and values, bit for bit."""
+    """Whether two states are of equal structure, types and values; NaN equals itself here."""
     if type(a) is not type(b):
         return isinstance(a, Mapping) and isinstance(b, Mapping) and same(dict(a), dict(b))
     if isinstance(a, Tensor):
         if (a.dtype, a.shape) != (b.dtype, b.shape):
             return False
-        bits = [tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) for tensor in (a, b)]
-        return torch.equal(*bits)
+        a, b = a.detach().cpu(), b.detach().cpu()
+        if torch.equal(a, b):
+            return True
+        bits = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (a, b)]
+        return torch.equal(*bits)  # where something is not a number
     if isinstance(a, dict):
         typed = [{(type(key), key) for key in each} for each in (a, b)]
         return typed[0] == typed[1] and all(same(a[key], b[key]) for key in a)

@@ -130,6 +130,17 @@ def test_memory_that_runs_out_is_no_damage(
                 OnlineClassifier.load(originals["er"], device="cpu")
 
 
+def test_a_device_that_fails_is_no_damage(
+    originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", fail)
+    with pytest.raises(torch.AcceleratorError):
+        OnlineClassifier.load(originals["er"], device="cpu")
+
+
 def test_a_state_may_only_be_so_deep(tmp_path: Path) -> None:
     state: dict[str, Any] = {}
     for _ in range(statefile.DEEPEST):

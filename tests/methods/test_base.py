@@ -194,6 +194,14 @@ def test_a_mistake_in_a_memory_is_not_taken_for_a_lack_of_room(error: Exception)
         raise error
 
 
+@pytest.mark.parametrize("error", [RuntimeError("CUDA error: unspecified"), TypeError("no")])
+def test_only_memory_that_runs_out_is_called_so(error: Exception) -> None:
+    with pytest.raises(type(error)), room_for(10, torch.device("cpu")):
+        raise error
+    with pytest.raises(UserError, match="does not fit"), room_for(10, torch.device("cpu")):
+        raise torch.OutOfMemoryError
+
+
 def test_settings_are_checked_before_anything_is_built() -> None:
     with pytest.raises(UserError, match="did you mean 'slim'"):
         Recorder(Settings(encoder="slin"), recorder().context)
