@@ -8,6 +8,7 @@ import pytest
 
 from onpro.errors import UserError
 from onpro.experiments.reading import read_runs
+from onpro.experiments.resultcheck import checksum
 from tests.reports.made_up import result, save
 
 MISSING = object()
@@ -129,3 +130,15 @@ def test_classes_need_no_names(tmp_path: Path) -> None:
     content = result()
     del content["classes"], content["recipe"]
     assert read_runs([save(tmp_path, content).folder])
+
+
+def test_results_without_a_checksum_are_said_to_be_unchecked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    older, newer = result(), result(seed=1)
+    save(tmp_path, older)
+    save(tmp_path, newer | {"checksum": checksum(newer)})
+    assert len(read_runs([tmp_path])) == 2
+    assert [record.message for record in caplog.records] == [
+        "1 of 2 results have no checksum: read unchecked."
+    ]
