@@ -70,6 +70,22 @@ def test_the_time_of_a_run_is_its_own(
             assert at_once - 1 < turns <= at_once, "time left is told by all turns"
 
 
+def test_runs_on_a_gpu_have_equal_parts_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that asks first waits for the work of all."""
+    now = 0.0
+    monkeypatch.setattr("onpro.training.trainer.time.perf_counter", lambda: now)
+    monkeypatch.setattr(Trainer, "_on_gpu", True)
+    monkeypatch.setattr(Trainer, "_wait", lambda trainer: None)
+    trainer = prepare(CONFIG)
+    steps = trainer.steps()
+    next(steps)
+    for _ in range(len(trainer.stream) - 1):
+        now += 8.0
+        steps.send(4)
+    assert trainer.elapsed_seconds == 8.0 * (len(trainer.stream) - 1)
+    assert trainer.train_seconds == trainer.elapsed_seconds / 4
+
+
 def test_how_many_shared_the_device_is_the_most_there_were(tmp_path: Path) -> None:
     """Also of a run that was interrupted meanwhile, and ends alone."""
     short, long = CONFIG, replace(CONFIG, seed=1, limit_per_class=40)

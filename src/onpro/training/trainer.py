@@ -77,10 +77,9 @@ class Trainer:
     """A method, a stream, and what has been measured so far.
 
     Attributes:
-        train_seconds: time this process spent training the run: taking its steps and waiting for
-            the device. Runs side by side divide the time they take together among them. A GPU
-            works for all of them meanwhile, so there only the sum, or the mean over runs, says
-            what the runs cost.
+        train_seconds: time it took to train the run. Runs side by side divide the time they take
+            together: on a CPU each has its own turns, on a GPU, which works for all of them at
+            once, each has an equal part.
         elapsed_seconds: the same with the turns of other runs.
         shared_by: the largest number of runs that trained side by side in this process, with this
             one; 1 for a run alone.
@@ -130,7 +129,7 @@ class Trainer:
         if self._task_over():  # saved after a task's last step, before its examination
             self._close_task()
         clock = time.perf_counter()
-        away = 0.0
+        away, runs = 0.0, 1
         for batch in self.stream:
             terms = self.method.observe(batch, self._learn)
             position = self.stream.position
@@ -141,7 +140,7 @@ class Trainer:
                 values = _read(terms)  # waits for the device
                 elapsed = time.perf_counter() - clock
                 self.elapsed_seconds += elapsed
-                self.train_seconds += elapsed - away
+                self.train_seconds += elapsed / runs if self._on_gpu else elapsed - away
                 away = 0.0
                 if logged:
                     self._tell_step(values)
@@ -154,8 +153,8 @@ class Trainer:
                 self._close_task()
                 clock = time.perf_counter()
             paused = time.perf_counter()
-            runs = yield
-            self.shared_by = max(self.shared_by, runs or 1)
+            runs = (yield) or 1
+            self.shared_by = max(self.shared_by, runs)
             away += time.perf_counter() - paused
 
     def _due(self, task_over: bool) -> bool:
@@ -258,8 +257,12 @@ class Trainer:
             f"rate{coarse}."
         )
 
+    @property
+    def _on_gpu(self) -> bool:
+        return self.method.context.device.type == "cuda"
+
     def _wait(self) -> None:
-        if self.method.context.device.type == "cuda":
+        if self._on_gpu:
             torch.cuda.current_stream(self.method.context.device).synchronize()
 
     def state_dict(self) -> dict[str, Any]:
