@@ -26,7 +26,7 @@ def pick_device(name: DeviceName) -> torch.device:
 def pick_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
     """The network's precision in training; auto: bf16 on a GPU that has it, else fp32."""
     if name == "tf32" and device.type != "cuda":
-        raise UserError("the precision tf32 needs a GPU: use fp32, which a CPU computes exactly.")
+        raise UserError("the precision tf32 needs a GPU: use fp32.")
     if name != "auto":
         return name
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
