@@ -17,7 +17,6 @@ from torch import Tensor
 from onpro.augment import Normalise
 from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError, counted
-from onpro.experiments.recipes import data_values
 from onpro.files import PRIVATE_FILE
 from onpro.inputs import (
     are_equal,
@@ -31,7 +30,7 @@ from onpro.inputs import (
     can_be_saved,
 )
 from onpro.learner import Learner, Remembered, Turns, shape_of
-from onpro.methods import Context, Settings, method
+from onpro.methods import Context, Settings, data_values, method
 from onpro.methods.base import out_of_memory
 from onpro.nn import AUTOCAST
 from onpro.restoring import UnsoundError, check_file, check_learner, require, same

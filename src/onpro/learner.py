@@ -11,15 +11,12 @@ import torch
 from torch import Tensor
 
 from onpro.inputs import as_array, as_labels
-from onpro.memory import Memory
-from onpro.memory.per_class import PerClassMemory
+from onpro.methods.base import EVAL_BATCH
 from onpro.methods.registry import AnyMethod
 from onpro.randomness import derive_seed
 from onpro.restoring import check_method
 from onpro.streams import Batch
-
-TOGETHER = 256
-"""Images that go through the network at a time in prediction."""
+from onpro.training.stepper import Stepper
 
 
 class Remembered(NamedTuple):
@@ -34,6 +31,7 @@ class Learner:
 
     def __init__(self, method: AnyMethod, params: dict[str, Any]) -> None:
         self.method = method
+        self.stepper = Stepper(method)
         self.params = params
         """The classifier's parameters when learning began."""
         self.labels: dict[int, Hashable] = {}
@@ -79,7 +77,7 @@ class Learner:
             unseen: the labels of new outputs, as `encode` gives them; it may name more of them.
         """
         device = self.method.context.device
-        self.method.observe(
+        self.stepper.step(
             Batch(
                 pixels.to(device),
                 torch.tensor(codes, device=device),
@@ -97,14 +95,14 @@ class Learner:
         codes, unseen = self.encode(as_labels([label]))
         if unseen:
             raise ValueError("a class that has not been learned cannot be forgotten")
-        self.method.forget(codes[0])
+        self.stepper.forget(codes[0])
         self.labels = {k: other for k, other in self.labels.items() if k != codes[0]}
 
     def scores(self, pixels: Tensor) -> Tensor:
         """Scores (n, classes) of the classes in the order of `labels`, on the CPU."""
         device = self.method.context.device
-        self.method.settle()
-        chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(TOGETHER)]
+        self.stepper.settle()
+        chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(EVAL_BATCH)]
         scores = torch.cat(chunks)[:, list(self.labels)].double().cpu()
         if bool(scores.isnan().any()):
             raise FloatingPointError(
@@ -131,7 +129,7 @@ class Learner:
             "outputs": list(self.labels),
             "taken": self.taken,
             "seen": self.seen,
-            "method": copy.deepcopy(self.method.state_dict()),
+            "method": copy.deepcopy(self.stepper.state_dict()),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -149,7 +147,7 @@ class Learner:
         scaler = self.method.scaler.state_dict()
         if bool(learned["scaler"]) != bool(scaler):  # only fp16 scales the loss
             learned["scaler"] = scaler
-        self.method.load_state_dict(learned)
+        self.stepper.load_state_dict(learned)
         check_method(self.method, learned, state)
 
 
@@ -173,11 +171,7 @@ class Turns:
 
 def _stored(method: AnyMethod) -> tuple[Tensor, Tensor]:
     """The images (n, 3, height, width) a method keeps, and their classes (n,)."""
-    memory: Memory | PerClassMemory | None = getattr(method, "memory", None)
-    if memory is None:  # not every method keeps images
-        nothing = torch.zeros((0, *method.context.image_shape), dtype=torch.uint8)
-        return nothing, torch.zeros(0, dtype=torch.int64)
-    return memory.images, memory.labels
+    return method.memory.images, method.memory.labels
 
 
 def shape_of(pixels: Tensor) -> tuple[int, int, int]:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from onpro.inputs import MOST_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
+from onpro.memory.task_images import TaskImages
 from onpro.methods.base import Progress
 from onpro.methods.registry import AnyMethod
-from onpro.methods.task_images import TaskImages
 
 MOST = 2**53
 """Of what is counted: images, steps."""
@@ -107,8 +107,8 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
     for part in vars(method).values():
         if isinstance(part, (Memory, PerClassMemory)):
             require(set(part.labels.tolist()) <= in_use, "the memory's labels")
-            require(len(part.labels) <= part.seen <= learner["seen"], "the memory's counters")
-            require(not part.seen or "memory" in saved["random"], "the random generators")
+            require(len(part.labels) <= int(part.seen) <= learner["seen"], "the memory's counters")
+            require(not int(part.seen) or "memory" in saved["random"], "the random generators")
         if isinstance(part, TaskImages):
             labels = (label for batch in part.state_dict()["labels"] for label in batch.tolist())
             require(set(labels) <= in_use, "the task's labels")
@@ -137,7 +137,7 @@ def same(a: Any, b: Any) -> bool:
 def _check_progress(progress: Progress) -> None:
     for field in fields(progress):
         value = getattr(progress, field.name)
-        if field.name == "seen":
+        if field.name in ("seen", "seen_before_task"):
             require(all(map(_counts, value)), "progress")
         elif field.name == "task_open":
             require(type(value) is bool, "progress")
@@ -147,7 +147,7 @@ def _check_progress(progress: Progress) -> None:
             require(_counts(value) or (field.name == "task" and same(value, -1)), "progress")
     require(progress.steps_in_task <= progress.steps, "progress")
     require(progress.task < progress.steps or progress.task <= 0, "progress")
-    require(progress.classes_before_task <= len(progress.seen), "progress")
+    require(progress.seen_before_task <= progress.seen, "progress")
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], name: str) -> None:

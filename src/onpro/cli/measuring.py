@@ -16,12 +16,12 @@ from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
-from onpro.experiments import RunConfig, settings_for
+from onpro.experiments import RunConfig
 from onpro.experiments.bench import Measure, bench, document, matrix_peak
 from onpro.experiments.files import read_json
 from onpro.experiments.output import save
 from onpro.experiments.threads import THREADS, cpu_threads, require_threads
-from onpro.methods import method, methods
+from onpro.methods import method, methods, settings_for
 from onpro.reports.bench import bench_table, conditions, figures_by_task
 from onpro.text import visible
 from onpro.training import Engine, pick_device, pick_engine, pick_precision

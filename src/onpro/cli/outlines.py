@@ -7,13 +7,14 @@ plain values in its source.
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from onpro import recipes
 from onpro.cli.signals import importing
 from onpro.errors import unknown
 
@@ -22,58 +23,90 @@ FOLDER = Path(__file__).parents[1] / "methods"
 
 @dataclass(frozen=True)
 class Outline:
-    """A method, as far as lists and options go."""
+    """A method or wrapper, as far as lists and options go."""
 
     about: Mapping[str, Any]
     """Fields of `onpro.methods.About`."""
     settings: type[Any]
     """A dataclass with its settings; not the one that the method takes."""
+    recipes: Sequence[str] = ()
 
 
 def outline(name: str) -> Outline:
-    """The method of that name."""
+    """The method of that name, which may be wrapped."""
     known = outlines()
-    if name not in known:
+    if name in known:
+        return known[name]
+    if name.rpartition("-")[2] not in wrapper_outlines():
         raise unknown("method", name, known)
-    return known[name]
+    with importing():
+        from onpro.methods import method
+        from onpro.methods import recipes as recipes_of
+    cls = method(name)
+    return Outline(asdict(cls.about), cls.settings_type, tuple(recipes_of(name)))
 
 
 def outlines() -> dict[str, Outline]:
-    """All methods by name.
+    """All methods by name, without wrapped ones.
 
-    Where they are imported anyway, or another package announces some, the registry is asked.
+    If they are imported already, or another package announces some, the registry is asked.
     """
-    if "onpro.methods" not in sys.modules and not entry_points(group="onpro.methods"):
-        found = read(FOLDER)
-        if found:  # else there are no sources here
-            return found
+    if _readable():
+        return read(FOLDER, "register")
     with importing():
         from onpro.methods import methods
-    return {name: Outline(asdict(cls.about), cls.settings_type) for name, cls in methods().items()}
+        from onpro.methods import recipes as recipes_of
+    return {
+        name: Outline(asdict(cls.about), cls.settings_type, tuple(recipes_of(name)))
+        for name, cls in methods().items()
+    }
 
 
-def read(folder: Path) -> dict[str, Outline]:
-    """The methods registered in the files of a folder, by name."""
+def wrapper_outlines() -> dict[str, Outline]:
+    """All wrappers by name."""
+    if _readable():
+        return read(FOLDER, "register_wrapper")
+    with importing():
+        from onpro.methods import wrappers
+    return {name: Outline(asdict(cls.about), cls.settings_type) for name, cls in wrappers().items()}
+
+
+def _readable() -> bool:
+    """Whether the sources are here and say everything."""
+    imported = "onpro.methods" in sys.modules or entry_points(group="onpro.methods")
+    return not imported and any(FOLDER.glob("*.py"))
+
+
+def read(folder: Path, decorator: str) -> dict[str, Outline]:
+    """The classes with that decorator in the files of a folder and its parts, by name."""
     classes: dict[str, ast.ClassDef] = {}
-    for path in folder.glob("*.py"):
+    for path in folder.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         classes |= {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}
     found = {}
-    for call in map(_registration, classes.values()):
+    for call in (_registration(cls, decorator) for cls in classes.values()):
         if call is not None:
             named, settings = call.args
-            about = {"name": ast.literal_eval(named)}
-            about |= {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-            found[about["name"]] = Outline(about, _settings(ast.unparse(settings), classes))
+            about = {"name": _value(named)}
+            about |= {str(word.arg): _value(word.value) for word in call.keywords}
+            about.pop("data", None)
+            named_recipes = tuple(about.pop("recipes", ()))
+            kind = _settings(ast.unparse(settings), classes)
+            found[about["name"]] = Outline(about, kind, named_recipes)
     return dict(sorted(found.items()))
 
 
-def _registration(cls: ast.ClassDef) -> ast.Call | None:
-    for decorator in cls.decorator_list:
-        match decorator:
-            case ast.Call(func=ast.Name("register")):
-                return decorator
+def _registration(cls: ast.ClassDef, decorator: str) -> ast.Call | None:
+    for call in cls.decorator_list:
+        match call:
+            case ast.Call(func=ast.Name(name)) if name == decorator:
+                return call
     return None
+
+
+def _value(expression: ast.expr) -> Any:
+    """The value of an expression of literals and names of `onpro.recipes`."""
+    return eval(ast.unparse(expression), vars(recipes))
 
 
 def _settings(name: str, classes: Mapping[str, ast.ClassDef]) -> type[Any]:

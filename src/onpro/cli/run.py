@@ -13,7 +13,6 @@ from onpro.cli.outlines import outline, outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
-from onpro.recipes import data_values, recipes
 
 if TYPE_CHECKING:
     from onpro.methods import Settings
@@ -121,6 +120,7 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.experiments import RunConfig, require_writable
         from onpro.experiments.experiment import require_seeds
         from onpro.experiments.threads import require_threads
+        from onpro.methods import data_values, recipes
         from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
     require_seeds(options.seeds)
@@ -178,8 +178,9 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     known = outline(name)
     paragraphs = [
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
-        f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}.",
-        f"Recipes of {name}: {', '.join(recipes(name)) or 'none'}.",
+        f"METHOD is one of {', '.join(outlines())}, or one of them with -kd or -rot added, such as "
+        f"er-rot; without one it is {DEFAULT}.",
+        f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
     ]
     say = {
         "command": f"onpro run {name}",
@@ -188,7 +189,7 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     first: RunOptions = parse(_command(known.settings), arguments, **say).run
     _check_data(first.data)
     with importing():
-        from onpro.experiments import settings_for
+        from onpro.methods import settings_for
 
     values = settings_for(name, first.data, first.recipe)
     command = _command(type(values))

@@ -13,10 +13,10 @@ from onpro.data import located
 from onpro.errors import UserError, counted
 from onpro.experiments.files import read_json
 from onpro.methods import Settings, method
-from onpro.methods.typed import described, fits
 from onpro.nn import Precision
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
+from onpro.typed import described, fits
 
 
 @dataclass(frozen=True)

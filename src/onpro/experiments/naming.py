@@ -6,9 +6,9 @@ from typing import Any
 from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.files import read_json
-from onpro.experiments.recipes import settings_for
 from onpro.experiments.run import Finished
 from onpro.experiments.sweep import STREAM
+from onpro.methods import settings_for
 
 
 def name_of(run: Finished) -> str:

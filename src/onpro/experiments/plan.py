@@ -10,8 +10,8 @@ from onpro.errors import UserError
 from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
 from onpro.experiments.files import is_held
-from onpro.experiments.recipes import settings_for
 from onpro.experiments.run import finished
+from onpro.methods import settings_for
 from onpro.nn import Precision
 from onpro.training.device import DeviceName
 

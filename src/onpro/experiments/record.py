@@ -49,7 +49,7 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "device": device.type,
         "hardware": hardware(device),
         "precision": config.precision,
-        "engine": trainer.engine,
+        "engine": trainer.stepper.engine,
         "versions": versions(),
     }
 

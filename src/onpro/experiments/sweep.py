@@ -15,11 +15,10 @@ from onpro.errors import UserError, unknown
 from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import MEASURES, MOST_SEEDS, Cell, Experiment, Measure, Pairs
 from onpro.experiments.plan import Place, configurations
-from onpro.experiments.recipes import recipes
 from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
-from onpro.methods import method
-from onpro.methods.typed import accepted, described, fits
+from onpro.methods import method, recipes
+from onpro.typed import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
 """Keys that vary the stream: fields of `RunConfig`."""

@@ -174,7 +174,7 @@ def tables() -> dict[str, Table]:
                 "tableA1",
                 "ER with knowledge distillation",
                 5,
-                [("ER", "er", None), ("ER with KD", "er", "distillation")],
+                [("ER", "er", None), ("ER with KD", "er-kd", None)],
                 paper.DISTILLATION,
             ),
             _imagenet(),
@@ -183,7 +183,10 @@ def tables() -> dict[str, Table]:
                 "tableA4",
                 "baselines with rotated copies",
                 5,
-                [(f"{TITLES[name]}-Rot", name, "rotation") for name in ("er", "aser", "scr", "dvc")]
+                [
+                    (f"{TITLES[name]}-Rot", f"{name}-rot", None)
+                    for name in ("er", "aser", "scr", "dvc")
+                ]
                 + [(TITLES[name], name, None) for name in ("ocm", "onpro")],
                 paper.ROTATION,
             ),

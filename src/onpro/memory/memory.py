@@ -1,4 +1,4 @@
-"""The storage of past images, on the device."""
+"""Storage of past images on the device."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +27,9 @@ class Replay:
 class Memory:
     """A fixed number of slots, each for an image, its label and what a method adds to them.
 
-    Slots fill in order; `fill` says how many hold an item and `seen` how many items have arrived.
-    Both are Python numbers, so that sizes are known without asking the device; the device counts
-    what it has seen too, so that a step can be repeated there without the host.
+    Slots fill in order. `fill`, how many hold an item, is a Python number, so that sizes are known
+    without host–device sync. The device counts the items that have arrived, so that a step can be
+    replayed there without the host.
 
     The storage has one row more than it has slots, the *bin*, at index `capacity`. A policy sends
     there what it rejects, and so a whole batch is written by one indexed copy, without asking the
@@ -45,7 +45,8 @@ class Memory:
     """
 
     fill: int
-    seen: int
+    seen: Tensor
+    """(1,): number of items that have arrived."""
 
     def __init__(
         self,
@@ -56,15 +57,15 @@ class Memory:
         dtype: torch.dtype = torch.uint8,
         extra: Mapping[str, FieldSpec] | None = None,
     ) -> None:
-        if capacity < 1:
-            raise UserError(f"the memory must hold at least 1 image, not {capacity}.")
+        if capacity < 0:
+            raise UserError(f"the memory cannot hold {capacity} images.")
         rows = capacity + 1
         self.capacity = capacity
         self.image_shape = tuple(image_shape)
         self.device = torch.device(device)
         self.fill = 0
-        self.seen = 0
-        self.seen_on_device = torch.zeros(1, dtype=torch.int64, device=device)
+        self.seen = torch.zeros(1, dtype=torch.int64, device=device)
+        self._arrived = 0  # counted no further than it takes to overflow
         self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self._fields = {
@@ -136,19 +137,24 @@ class Memory:
 
     def count(self, arrived: int) -> None:
         """Count items that arrived, wherever they went."""
+        self._arrived = min(self._arrived + arrived, self.capacity + 1)
         self.seen += arrived
-        self.seen_on_device += arrived
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether more items have arrived than there are slots."""
+        return self._arrived > self.capacity
 
     @property
     def phase(self) -> Hashable:
         """What of its numbers a training step depends on: equal phases, equal shapes."""
-        return self.fill, self.seen > self.capacity
+        return self.fill, self.overflowed
 
     def remove(self, label: int) -> None:
         """Erase all items of a class, for good; the others keep their order and move together.
 
-        The freed slots are filled by the next items to arrive, whatever the policy. `seen` goes on
-        counting all that ever arrived, the erased ones among them. Asks the device.
+        The freed slots are filled by the next items to arrive, whatever the policy. `seen` still
+        counts all that ever arrived, the erased ones included. Waits for the device.
         """
         kept = (self.labels != label).nonzero()[:, 0]
         self.fill = len(kept)
@@ -176,7 +182,7 @@ class Memory:
         """Copies of the filled part, and the counters."""
         return {
             "capacity": self.capacity,
-            "seen": self.seen,
+            "seen": int(self.seen),
             "images": self.images.clone(),
             "labels": self.labels.clone(),
             "fields": {name: stored.clone() for name, stored in self.fields.items()},
@@ -206,8 +212,8 @@ class Memory:
                     f"that of the memory {tuple(stored.shape[1:])}"
                 )
         self.fill = len(labels)
-        self.seen = state["seen"]
-        self.seen_on_device.fill_(self.seen)
+        self.seen.fill_(state["seen"])
+        self._arrived = min(state["seen"], self.capacity + 1)
         self.images.copy_(images)
         self.labels.copy_(labels)
         for name, values in fields.items():

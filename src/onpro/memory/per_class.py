@@ -44,8 +44,9 @@ class PerClassMemory:
         self.device = torch.device(device)
         self.classes: list[int] = []
         """The class of each row."""
-        self.seen = 0
-        """Number of images that have arrived."""
+        self.seen = torch.zeros(1, dtype=torch.int64, device=device)
+        """(1,): number of images that have arrived."""
+        self._arrived = 0  # the same on the host, counted no further than the memory is large
         self._images = torch.zeros((capacity + 1, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
         self._numbers = torch.zeros(0, dtype=torch.int64, device=device)
@@ -73,7 +74,7 @@ class PerClassMemory:
     @property
     def most(self) -> int:
         """The most images that may be stored now; exact until a class has too many."""
-        return min(self.seen, self.quota * len(self.classes))
+        return min(self._arrived, self.quota * len(self.classes))
 
     @property
     def stored(self) -> Tensor:
@@ -101,6 +102,7 @@ class PerClassMemory:
             quota = self.capacity // (len(self.classes) + len(appearing))
             turn = self._turns(generator, unless_at_most=quota)
             self._lay_out(range(len(self.classes)), turn, appearing)
+        self._arrived = min(self._arrived + len(labels), self.capacity)
         self.seen += len(labels)
         if not self.quota:
             return
@@ -157,7 +159,7 @@ class PerClassMemory:
         return {
             "capacity": self.capacity,
             "classes": list(self.classes),
-            "arrived": self.seen,
+            "arrived": int(self.seen),
             "images": self._images[:used].clone(),
             "labels": self._labels[:used].clone(),
             "stored": self._stored.clone(),
@@ -171,7 +173,8 @@ class PerClassMemory:
                 f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
             )
         self._name(state["classes"])
-        self.seen = state["arrived"]
+        self.seen.fill_(state["arrived"])
+        self._arrived = min(state["arrived"], self.capacity)
         used = len(state["labels"])
         self._images[:used].copy_(state["images"])
         self._labels[:used].copy_(state["labels"])

@@ -48,7 +48,7 @@ def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Ten
     n is the number of items seen once the free slots are filled, the same for all of them.
     """
     stored = min(arriving, memory.free)
-    return _below(memory.seen_on_device + stored, arriving - stored, generator)
+    return _below(memory.seen + stored, arriving - stored, generator)
 
 
 def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
@@ -58,7 +58,7 @@ def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -
     """
     stored = min(arriving, memory.free)
     before = torch.arange(stored, arriving, device=memory.device)
-    return _below(memory.seen_on_device + before + 1, arriving - stored, generator)
+    return _below(memory.seen + before + 1, arriving - stored, generator)
 
 
 def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:

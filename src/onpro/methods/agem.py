@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Method
-from onpro.methods.gradients import flattened
+from onpro.methods.base import Context, Method, Terms
+from onpro.methods.parts.gradients import flattened
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
+from onpro.methods.settings import ReplaySettings
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
 
@@ -35,6 +36,15 @@ class AGEMSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="10 in the first task, then 74",
+    data=IMAGENET,
+    recipes={
+        "paper": PAPER,
+        "original": FRAMEWORK.varied(
+            "its own code's numbers, with our memory and one head",
+            learning_rate=0.03,
+            replay_batch=256,
+        ),
+    },
 )
 class AGEM(Method[AGEMSettings]):
     """The gradient of CE(X), with what opposes the gradient of CE(Xb) taken out of it."""
@@ -45,14 +55,12 @@ class AGEM(Method[AGEMSettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step along the projected gradient, then the memory's update."""
-        new = self.vary(self.prepare(batch.images))
-        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step along the projected gradient, then the memory update."""
+        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         gradients = self.gradients(terms["new"])
         if self.progress.task > 0 and len(self.memory):
-            images, labels = self.draw(self.settings.replay_batch)
-            terms["reference"] = cross_entropy(self.classify(self.vary(images)), labels)
+            terms["reference"] = self.loss(*self.sample_replay(self.settings.replay_batch))
             gradients = projected(gradients, self.gradients(terms["reference"]))
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
@@ -60,10 +68,14 @@ class AGEM(Method[AGEMSettings]):
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """CE of network input, augmented."""
+        return cross_entropy(self.network.logits(self.augment(images)), labels)
+
     def gradients(self, loss: Tensor) -> list[Tensor]:
         """The gradient of a loss, parameter by parameter."""
         self.optimizer.zero_grad(set_to_none=True)
-        self.backward(loss)
+        self.backward({"loss": loss})
         return [p.grad for p in self.network.parameters() if p.grad is not None]
 
 

@@ -6,23 +6,21 @@ Shim et al., "Online Class-Incremental Continual Learning with Adversarial Shapl
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.memory import retrieval
-from onpro.methods.base import Context
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.rotated_head import RotatedHeadMethod
-from onpro.methods.settings import require
-from onpro.methods.shapley import Points, adversarial_scores, exchange, knn_shapley_values
+from onpro.methods.settings import ReplaySettings
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 
 NO_LABEL = -100
-"""What cross-entropy leaves out."""
+"""Label of an image that the cross-entropy ignores."""
 
 
 @dataclass(frozen=True)
@@ -30,30 +28,22 @@ class ASERSettings(ReplaySettings):
     """Settings of ASER."""
 
     replay_batch: int = 64
-    """Most stored images replayed with each batch; once the memory has had to choose, also at most
+    """Most stored images replayed with each batch; once the memory has overflowed, also at most
     `samples_per_class`, rounded down, of each class (default from the paper)."""
 
     neighbours: int = 3
-    """K of the nearest-neighbour classifier whose Shapley values are taken (default from the
+    """K of the nearest-neighbour classifier whose Shapley values are computed (default from the
     paper)."""
 
     samples_per_class: float = 1.5
     """Stored images of each class, rounded down, that are candidates for replay and that values
-    are taken at; this times the number of classes, rounded down, are candidates for being replaced
-    (default from the paper)."""
-
-    rotations: Literal[1, 4, 16] = 1
-    """Rotated copies of each image in training, each a class of its own; 1 for the image alone
-    (default from the paper; 16 in its Table A4)."""
+    are evaluated at; this times the number of classes, rounded down, are candidates for being
+    replaced (default from the paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(self.neighbours >= 1, "the number of neighbours must be at least 1.")
-        require(
-            self.samples_per_class >= 1,
-            f"the samples per class must be at least 1, not {self.samples_per_class}.",
-        )
+        self.require_at_least(1, "neighbours", "samples_per_class")
 
 
 @register(
@@ -65,47 +55,59 @@ class ASERSettings(ReplaySettings):
     memory="images, by Shapley value",
     inference="linear head",
     images_per_step="up to 74, and 20 + 4.5 for each class without gradient",
+    data=IMAGENET,
+    recipes={
+        "paper": PAPER,
+        "tuned": TUNED,
+        "original": FRAMEWORK,
+        "original-cifar10": FRAMEWORK.varied(
+            "the framework's runs on CIFAR-10: nine samples of each class", samples_per_class=9.0
+        ),
+        "original-cifar100": FRAMEWORK.varied(
+            "the framework's runs on CIFAR-100: two samples of each class", samples_per_class=2.0
+        ),
+    },
 )
-class ASER(RotatedHeadMethod[ASERSettings]):
+class ASER(Method[ASERSettings]):
     """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""
 
     def __init__(self, settings: ASERSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.network = self.make_rotated_network(settings.rotations)
+        self.network = self.make_network()
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the retrieved images and the batch together, then the memory's update."""
-        new, outputs = self.rotated(self.prepare(batch.images), batch.labels)
-        images = self.vary(new)
-        if len(self.memory):
-            slots, exists = self.retrieve(batch.images, batch.labels)
-            replay = self.memory.take(slots)
-            old, old_outputs = self.rotated(self.prepare(replay.images), replay.labels)
-            missing = ~exists.repeat(self.settings.rotations)
-            images = torch.cat([self.vary(old), images])
-            outputs = torch.cat([old_outputs.masked_fill(missing, NO_LABEL), outputs])
-        loss = cross_entropy(self.classify(images), outputs, ignore_index=NO_LABEL)
-        self.descend(loss)
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on retrieved and new images together, then the memory update."""
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        old = self.retrieve(batch.images, batch.labels)
+        terms = self.terms(new, old)
+        self.minimise(terms)
         self.update_memory(batch.images, batch.labels)
-        return {"ce": loss}
+        return terms
+
+    def terms(self, new: Labelled, old: Labelled) -> Terms:
+        """CE of replayed and new images in one forward pass, except where there is no label."""
+        images, labels = self.augment(new.images), new.labels
+        if len(old.labels):
+            images = torch.cat([self.augment(old.images), images])
+            labels = torch.cat([old.labels, labels])
+        logits = self.network.logits(images)
+        return {"ce": cross_entropy(logits, labels, ignore_index=NO_LABEL)}
 
     # What is replayed
 
-    def retrieve(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Slots of what is replayed: random until the memory has had to choose, then the best.
+    def retrieve(self, images: Tensor, labels: Tensor) -> Labelled:
+        """Random images until the memory has overflowed, then those of highest value.
 
-        Returns:
-            Slots (n,), and which of them count. How many images of a class are stored is known to
-            the device alone, so the last may stand in for images that do not exist.
+        How many images of a class are stored is known to the device alone, so the last ones may
+        stand in for images that do not exist; these have no label.
         """
         memory, most = self.memory, self.settings.replay_batch
-        if memory.seen <= memory.capacity:
-            slots = retrieval.uniform(memory, most, self.random["memory"])
-            return slots, torch.ones_like(slots, dtype=torch.bool)
-        slots, exists = self.draw_of_each_class()
-        partners, partners_exist = self.draw_of_each_class(exclude=self.marked(slots, exists))
+        if not memory.overflowed:
+            return self.sample_replay(most)
+        slots, exists = self.sample_each_class()
+        partners, partners_exist = self.sample_each_class(exclude=self.marked(slots, exists))
         of_slots, of_partners, of_new = self.features(
             memory.take(slots).images, memory.take(partners).images, images
         )
@@ -116,13 +118,16 @@ class ASER(RotatedHeadMethod[ASERSettings]):
             neighbours=self.settings.neighbours,
         )
         best = scores.argsort(descending=True, stable=True)[:most]
-        return slots[best], exists[best]
+        replay = memory.take(slots[best])
+        return Labelled(
+            self.normalise(replay.images), replay.labels.masked_fill(~exists[best], NO_LABEL)
+        )
 
-    def draw_of_each_class(self, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def sample_each_class(self, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Random slots of every class in the memory, and which of them count: the first ones.
 
         Args:
-            exclude: (fill,) bool, slots not to be drawn.
+            exclude: (fill,) bool, slots not to be sampled.
         """
         memory = self.memory
         count = min(math.floor(self.settings.samples_per_class), memory.capacity)
@@ -155,7 +160,7 @@ class ASER(RotatedHeadMethod[ASERSettings]):
     def slots_of_new(self, images: Tensor, labels: Tensor) -> Tensor:
         """Slots (n,) of new images in a full memory, `memory.bin` for those of least value."""
         memory = self.memory
-        judges, judges_exist = self.draw_of_each_class()
+        judges, judges_exist = self.sample_each_class()
         count = math.floor(self.settings.samples_per_class * self.network.classes)
         others = ~self.marked(judges, judges_exist)
         slots, exists = retrieval.where(memory, others, count, self.random["memory"])
@@ -184,5 +189,5 @@ class ASER(RotatedHeadMethod[ASERSettings]):
 
     def features(self, *sets: Tensor) -> tuple[Tensor, ...]:
         """Features of sets of images as stored, in eval mode, not normalised; one forward."""
-        features = self.inspect(self.prepare(torch.cat(sets)))
+        features = self.eval_features(self.normalise(torch.cat(sets)))
         return torch.split(features, [len(images) for images in sets])

@@ -11,21 +11,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from onpro import losses
 from onpro.errors import counted
 from onpro.memory.per_class import PerClassMemory
-from onpro.methods.base import Context, Method, room_for
-from onpro.methods.prototype_network import PrototypeNetwork
+from onpro.methods.base import Context, Labelled, Method, Terms, room_for
+from onpro.methods.parts.network import Network
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require, require_dimension
+from onpro.methods.settings import MAX_DIMENSION, ReplaySettings, require
+from onpro.randomness import derive_seed
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, SHORT_STREAMS, on
 from onpro.streams import Batch
 
 NO_CLASS = -1
 """Label of an image that takes no part."""
 
-EMBEDDING_OF_UNKNOWN = 256
+DEFAULT_EMBEDDING = 256
 """Dimension of the embedding where neither the stream nor a setting gives one."""
 
 
@@ -48,17 +50,11 @@ class CoPESettings(ReplaySettings):
     is unknown (default from the official code)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(
-            self.temperature >= 0.02,
-            f"the temperature must be at least 0.02, not {self.temperature}.",
-        )
-        require(
-            0 <= self.prototype_momentum <= 1,
-            f"the prototype momentum must lie between 0 and 1, not {self.prototype_momentum}.",
-        )
-        require_dimension(self.embedding, "embedding")
+        self.require_at_least(0.02, "temperature")
+        self.require_between(0, 1, "prototype_momentum")
+        self.require_between(0, MAX_DIMENSION, "embedding")
 
 
 @register(
@@ -70,11 +66,28 @@ class CoPESettings(ReplaySettings):
     memory="images, a reservoir for each class",
     inference="nearest prototype",
     images_per_step="74",
+    data={
+        **IMAGENET,
+        # Prototypes that move sooner (ours).
+        **on(
+            SHORT_STREAMS,
+            learning_rate=0.05,
+            temperature=0.1,
+            prototype_momentum=0.9,
+            embedding=64,
+        ),
+    },
+    recipes={
+        "paper": PAPER,
+        "original": FRAMEWORK.varied(
+            "its own code's run on CIFAR-10", learning_rate=0.005, temperature=0.1, embedding=256
+        ),
+    },
 )
 class CoPE(Method[CoPESettings]):
-    """L = PPP(X and Xb), in one forward; prototypes are constants of it and move afterwards."""
+    """L = PPP(X and Xb) in one forward pass; prototypes are constant in it and move afterwards."""
 
-    network: PrototypeNetwork
+    network: "PrototypeNetwork"
     memory: PerClassMemory  # type: ignore[assignment] # another kind of memory
 
     def __init__(self, settings: CoPESettings, context: Context) -> None:
@@ -85,45 +98,42 @@ class CoPE(Method[CoPESettings]):
             f"a memory of {counted(size, 'image')} has no room for {classes} classes: "
             f"give at least {classes}.",
         )
-        dimension = settings.embedding or context.num_classes or EMBEDDING_OF_UNKNOWN
+        dimension = settings.embedding or context.num_classes or DEFAULT_EMBEDDING
         self.network = self.make_network(kind=PrototypeNetwork, projection=dimension)
         self.optimizer = settings.make_optimizer(self.network.parameters())
         with room_for(size, context.device):
             self.memory = PerClassMemory(size, context.image_shape, device=context.device)
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and replay together, then prototypes, then the memory."""
-        images, labels = self.with_replay(self.vary(self.prepare(batch.images)), batch.labels)
-        self.network.known.index_fill_(0, batch.labels, True)
-        embeddings = self.network.embed(self.encode(images))
-        terms = {}
-        if len({*self.memory.classes, *batch.classes}) > 1:  # one class has nothing to be told from
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and replay together, then prototypes, then the memory."""
+        network = self.network
+        images, labels = self.augment(self.normalise(batch.images)), batch.labels
+        if self.memory.most:
+            old = self.sample_classes(self.settings.replay_batch)
+            images = torch.cat([images, self.augment(old.images)])
+            labels = torch.cat([labels, old.labels])
+        network.known.index_fill_(0, batch.labels, True)
+        embeddings = network.embed(network.features(images))
+        terms: Terms = {}
+        if len({*self.memory.classes, *batch.classes}) > 1:  # one class alone has no contrast
             terms["ppp"] = losses.pseudo_prototypical_loss(
-                embeddings,
-                labels,
-                self.network.prototypes,
-                self.network.known,
-                self.settings.temperature,
+                embeddings, labels, network.prototypes, network.known, self.settings.temperature
             )
-            self.descend(terms["ppp"])
+            self.minimise(terms)
         self.move_prototypes(embeddings.detach(), labels)
         generator = self.random["memory"]
         self.memory.update(batch.images, batch.labels, batch.classes, generator)
         return terms
 
-    def with_replay(self, new: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The new images and replayed ones, drawn class by class.
+    def sample_classes(self, count: int) -> Labelled:
+        """Stored images, sampled class by class.
 
-        How many are stored is known to the device alone. Where they are fewer than it seems, some
-        are shown twice, the second time without a class.
+        How many are stored is known to the device alone. Where there are fewer than it seems, some
+        are repeated, the second time without a class.
         """
-        if not self.memory.most:
-            return new, labels
-        slots, exists = self.memory.draw(self.settings.replay_batch, self.random["memory"])
+        slots, exists = self.memory.draw(count, self.random["memory"])
         replay = self.memory.take(slots)
-        replayed = self.vary(self.prepare(replay.images))
-        of_replay = replay.labels.masked_fill(~exists, NO_CLASS)
-        return torch.cat([new, replayed]), torch.cat([labels, of_replay])
+        return Labelled(self.normalise(replay.images), replay.labels.masked_fill(~exists, NO_CLASS))
 
     def move_prototypes(self, embeddings: Tensor, labels: Tensor) -> None:
         """For each class of the step p ← β·p + (1−β)·mean, of embeddings before its update.
@@ -136,7 +146,7 @@ class CoPE(Method[CoPESettings]):
         network.prototypes = torch.where(counts[:, None] > 0, moved, network.prototypes)
 
     def grow(self, classes: int) -> None:
-        """Make room for further prototypes; says so where there is none left for their images."""
+        """Make room for further prototypes; warn where the memory has none for their images."""
         if self.network.classes <= self.memory.capacity < classes:
             logging.getLogger(__name__).warning(
                 "cope gives all classes equal shares of the memory: %d images are too few for %d "
@@ -147,10 +157,66 @@ class CoPE(Method[CoPESettings]):
         super().grow(classes)
 
     def forget(self, label: int) -> None:
-        """Give a class up: its images, its prototype."""
+        """Drop a class: its images, its prototype."""
         self.memory.remove(label)
         self.network.forget(label, self.random["growth"])
 
     def classes_in(self, state: Mapping[str, Any]) -> int:
         """Number of classes a saved state has room for."""
         return len(state["network"]["prototypes"])
+
+
+class PrototypeNetwork(Network):
+    """Encoder f and linear embedding g; the score of a class is v·p_k, v = g(f(x)) of length 1.
+
+    There is a prototype for every class there is room for, random and of length 1 until the
+    method moves it; `known` says which classes have appeared. The classifier has no outputs.
+    """
+
+    prototypes: Tensor
+    """(classes, dimension)"""
+    known: Tensor
+    """(classes,) bool"""
+
+    def __init__(
+        self,
+        encoder: str,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        projection: int,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(encoder, image_shape, 0, projection=projection, seed=seed)
+        self.dimension = projection
+        generator = torch.Generator().manual_seed(derive_seed(seed, "prototypes"))
+        self.register_buffer("prototypes", self._fresh(classes, generator))
+        self.register_buffer("known", torch.zeros(classes, dtype=torch.bool))
+
+    @property
+    def classes(self) -> int:
+        """Number of prototypes."""
+        return len(self.prototypes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores v·p_k (n, classes), −∞ for classes that have not appeared."""
+        scores = self.embed(self.encoder(images)) @ self.prototypes.T
+        return scores.masked_fill(~self.known, -torch.inf)
+
+    def grow(
+        self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    ) -> None:
+        """Add prototypes for classes that have not appeared yet; nothing else has to change."""
+        added = classes - self.classes
+        self.prototypes = torch.cat([self.prototypes, self._fresh(added, generator)])
+        self.known = torch.cat([self.known, self.known.new_zeros(added)])
+
+    def forget(self, label: int, generator: torch.Generator) -> None:
+        """Drop a class: a new random prototype, and it has not appeared."""
+        self.prototypes[label] = self._fresh(1, generator)[0]
+        self.known[label] = False
+
+    def _fresh(self, count: int, generator: torch.Generator) -> Tensor:
+        """Random directions, each coordinate from U(0, 1) before it is scaled to length 1."""
+        shape = (count, self.dimension)
+        return normalize(torch.rand(shape, generator=generator, device=generator.device))

@@ -14,10 +14,10 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from onpro.memory import Replay, retrieval
 from onpro.memory.reservoir import reservoir_sequential
-from onpro.methods.base import Context, Method, total
+from onpro.methods.base import Context, Method, Terms
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require
+from onpro.methods.settings import ReplaySettings
+from onpro.recipes import FEW_PIXELS, IMAGENET, PAPER, Recipe, on
 from onpro.streams import Batch
 
 
@@ -26,7 +26,7 @@ class DERppSettings(ReplaySettings):
     """Settings of DER++."""
 
     augmentation: str = "crop+ocm"
-    """How training images are varied: none, ocm, crop, scr, dvc, or several joined by + (default
+    """How training images are augmented: none, ocm, crop, scr, dvc, or several joined by + (default
     from the paper: its own shift and flip, then the common resized crop, flip, gray)."""
 
     learning_rate: float = 0.03
@@ -43,10 +43,9 @@ class DERppSettings(ReplaySettings):
     paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(self.logit_weight >= 0, "the logit weight must not be negative.")
-        require(self.label_weight >= 0, "the label weight must not be negative.")
+        self.require_at_least(0, "logit_weight", "label_weight")
 
 
 @register(
@@ -58,40 +57,55 @@ class DERppSettings(ReplaySettings):
     memory="images and logits, exact reservoir",
     inference="linear head",
     images_per_step="138",
+    data={**IMAGENET, **on(FEW_PIXELS, augmentation="ocm", learning_rate=0.1)},
+    recipes={
+        "paper": PAPER,
+        "original": Recipe(
+            "its own code's numbers, in one pass", {"augmentation": "crop", "replay_batch": 32}
+        ),
+    },
 )
 class DERpp(Method[DERppSettings]):
-    """L = CE(X) + α·MSE(Xb₁, stored logits) + β·CE(Xb₂), Xb₁ and Xb₂ two independent draws."""
+    """L = CE(X) + α·MSE(Xb₁, stored logits) + β·CE(Xb₂), Xb₁ and Xb₂ independent samples."""
 
     def __init__(self, settings: DERppSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
         self.optimizer = settings.make_optimizer(self.network.parameters())
-        self.memory = self.make_memory(extra={"logits": ((self.network.classes,), torch.float32)})
+        self.memory = self.make_memory(logits=((self.network.classes,), torch.float32))
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and two replay batches, then the memory's update."""
-        settings = self.settings
-        replays = [self.replay(), self.replay()] if len(self.memory) else []
-        sets = [batch.images, *(replay.images for replay in replays)]
-        features = self.encode_each(*(self.vary(self.prepare(images)) for images in sets))
-        logits, *of_replays = map(self.network.classifier, features)
-        terms = {"new": cross_entropy(logits, batch.labels)}
-        if replays:
-            recalled = mse_loss(of_replays[0], replays[0].fields["logits"])
-            relearned = cross_entropy(of_replays[1], replays[1].labels)
-            terms["logits"] = settings.logit_weight * recalled
-            terms["labels"] = settings.label_weight * relearned
-        self.descend(total(terms))
-        # What the network said of the augmented images in train mode, before the step.
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and two replay batches, then the memory update."""
+        if len(self.memory):
+            first, second = self.sample_stored(), self.sample_stored()
+            logits, of_first, of_second = self.network.logits_each(
+                *map(self.views, (batch.images, first.images, second.images))
+            )
+            recalled = mse_loss(of_first, first.fields["logits"])
+            relearned = cross_entropy(of_second, second.labels)
+            terms = {
+                "new": cross_entropy(logits, batch.labels),
+                "logits": self.settings.logit_weight * recalled,
+                "labels": self.settings.label_weight * relearned,
+            }
+        else:
+            logits = self.network.logits(self.views(batch.images))
+            terms = {"new": cross_entropy(logits, batch.labels)}
+        self.minimise(terms)
+        # The logits of the augmented images in train mode, before the step.
         reservoir_sequential(
             self.memory, batch.images, batch.labels, self.random["memory"], logits=logits
         )
         return terms
 
-    def replay(self) -> Replay:
+    def sample_stored(self) -> Replay:
         """A random replay batch with its stored logits."""
         count = self.settings.replay_batch
         return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
+
+    def views(self, images: Tensor) -> Tensor:
+        """Stored images as augmented network input."""
+        return self.augment(self.normalise(images))
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the stored logits; a class unknown then had the logit 0."""
@@ -99,12 +113,12 @@ class DERpp(Method[DERppSettings]):
         self.memory.grow_field("logits", self.network.classes)
 
     def forget(self, label: int) -> None:
-        """Give a class up: what other images recall of it too."""
+        """Drop a class, also from the logits stored with other images."""
         super().forget(label)
         self.memory.fields["logits"][:, label] = 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, whose logits are of as many classes as the network's."""
+        """Restore a saved state, whose logits are of as many classes as the network's."""
         super().load_state_dict(state)
         if self.memory.fields["logits"].shape[1] != self.network.classes:
             raise ValueError("the logits of the state are not of the classes of its network")

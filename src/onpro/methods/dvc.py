@@ -5,22 +5,21 @@ Dual View Consistency", CVPR 2022.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from onpro import losses
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context
+from onpro.methods.base import Context, Labelled, Method, Terms, total
+from onpro.methods.parts.gradients import virtual_step
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.rotated_head import RotatedHeadMethod
-from onpro.methods.settings import require
-from onpro.methods.virtual_step import virtual_step
+from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions
+from onpro.nn.counter import count_images
 from onpro.nn.joint_head import JointHead
 from onpro.randomness import derive_seed
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, Recipe, on
 from onpro.streams import Batch
 
 HIDDEN = 128
@@ -32,13 +31,13 @@ class DVCSettings(ReplaySettings):
     """Settings of DVC."""
 
     augmentation: str = "dvc+ocm"
-    """How the second view of an image is varied, the first being the image itself: none, ocm,
-    crop, scr, dvc, or several joined by + (default from the paper: DVC's own, one draw for the
+    """How the second view of an image is augmented, the first being the image itself: none, ocm,
+    crop, scr, dvc, or several joined by + (default from the paper: DVC's own, sampled once for the
     whole batch, then the one all methods have)."""
 
     candidates: int = 50
     """Number of random stored images among which those to replay are chosen; if they are no more
-    than the replay batch, nothing is chosen and all are replayed (default from the paper)."""
+    than the replay batch, all of them are replayed (default from the paper)."""
 
     cross_entropy_weight: float = 1.0
     """Weight of the cross-entropy of both views (default from the paper)."""
@@ -50,22 +49,13 @@ class DVCSettings(ReplaySettings):
     """Weight of the difference between the joint and each view's prediction (default from the
     paper for CIFAR-10)."""
 
-    rotations: Literal[1, 4, 16] = 1
-    """Rotated copies of each image, each a class of its own; 1 for the image alone (default from
-    the paper; 16 in its Table A4)."""
-
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(self.candidates >= 1, "the number of candidates must be at least 1.")
-        weights = {
-            "cross-entropy": self.cross_entropy_weight,
-            "entropy": self.entropy_weight,
-            "agreement": self.agreement_weight,
-        }
-        for name, value in weights.items():
-            require(value >= 0, f"the weight of {name} must not be negative.")
-        require(any(weights.values()), "one of the three weights must be above 0.")
+        weights = ("cross_entropy_weight", "entropy_weight", "agreement_weight")
+        self.require_at_least(1, "candidates")
+        self.require_at_least(0, *weights)
+        require(any(getattr(self, name) for name in weights), "one of the weights must be above 0.")
 
 
 @register(
@@ -78,59 +68,79 @@ class DVCSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="120, and 200 without gradient",
+    data={
+        "cifar10": {"agreement_weight": 2.0},
+        "cifar100": {"agreement_weight": 4.0},
+        "tinyimagenet": {"agreement_weight": 4.0},
+        **on(IMAGENET, augmentation="ocm", agreement_weight=4.0),
+    },
+    recipes={
+        "paper": PAPER,
+        "original": FRAMEWORK.varied("its own code's numbers", augmentation="dvc"),
+        "selective": Recipe(
+            "twice as many candidates as are replayed, so that there is a choice",
+            {"candidates": 128},
+        ),
+    },
 )
-class DVC(RotatedHeadMethod[DVCSettings]):
+class DVC(Method[DVCSettings]):
     """L = λ₁·CE + λ₂·L_ent + λ₃·L₁, of the new images and of replayed ones, each by itself."""
 
     def __init__(self, settings: DVCSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.network = self.make_rotated_network(settings.rotations)
+        self.network = self.make_network()
         generator = torch.Generator().manual_seed(derive_seed(context.seed, "joint head"))
-        outputs = self.network.classifier.out_features
+        outputs: int = self.network.classifier.out_features
         self.joint = JointHead(outputs, HIDDEN, generator=generator).to(context.device)
         self.optimizer = settings.make_optimizer(
             [*self.network.parameters(), *self.joint.parameters()]
         )
         self.memory = self.make_memory()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and on what it changes most, then the memory's update."""
-        new = self.prepare(batch.images)
-        terms = {"new": self.loss(new, self.vary(new), batch.labels)}
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and what it changes most, then the memory update."""
+        new, labels = self.normalise(batch.images), batch.labels
+        terms = {"new": self.loss(new, self.augment(new), labels)}
         self.optimizer.zero_grad(set_to_none=True)
-        self.backward(terms["new"])
+        self.backward(terms)
         if len(self.memory):
-            old, labels = self.draw(self.settings.candidates)
-            views = self.vary(old)  # replayed as they are judged
-            chosen = self.most_changed(old, views, labels)
-            terms["replay"] = self.loss(old[chosen], views[chosen], labels[chosen])
-            self.backward(terms["replay"])
+            old, old_labels = self.sample_replay(self.settings.candidates)
+            views = self.augment(old)  # replayed as they are judged
+            chosen = self.most_changed(old, views, old_labels)
+            terms["replay"] = self.loss(old[chosen], views[chosen], old_labels[chosen])
+            self.backward({"replay": terms["replay"]})
         self.step()
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        reservoir_batch(self.memory, batch.images, labels, self.random["memory"])
         return terms
 
     def loss(self, images: Tensor, views: Tensor, labels: Tensor) -> Tensor:
-        """The three parts on images and their second views, in one forward."""
-        settings = self.settings
-        images, outputs = self.rotated(images, labels)
-        views, _ = self.rotated(views, labels)
-        first, second = self.classify(torch.cat([images, views])).chunk(2)
-        joint = self.joint(first, second)
-        return (
-            settings.cross_entropy_weight * losses.view_cross_entropy(first, second, outputs)
-            + settings.entropy_weight * losses.marginal_entropy_loss(first, second, joint)
-            + settings.agreement_weight * losses.agreement_loss(first, second, joint)
-        )
+        """The sum of the three terms on images and their second views."""
+        return total(self.terms(Labelled(images, labels), Labelled(views, labels)))
+
+    def terms(self, first: Labelled, second: Labelled) -> Terms:
+        """The three terms on two views of the same images, in one forward pass."""
+        settings, labels = self.settings, first.labels
+        images = torch.cat([first.images, second.images])
+        of_first, of_second = self.network.logits(images).chunk(2)
+        joint = self.joint(of_first, of_second)
+        ce = losses.view_cross_entropy(of_first, of_second, labels)
+        entropy = losses.marginal_entropy_loss(of_first, of_second, joint)
+        agreement = losses.agreement_loss(of_first, of_second, joint)
+        return {
+            "ce": settings.cross_entropy_weight * ce,
+            "entropy": settings.entropy_weight * entropy,
+            "agreement": settings.agreement_weight * agreement,
+        }
 
     def most_changed(self, images: Tensor, views: Tensor, labels: Tensor) -> Tensor:
         """Up to `replay_batch` of the candidates, those whose gradient grows most by a step."""
-        self.progress.images += 4 * len(images)
+        count_images(4 * len(images))
         both = torch.cat([images, views]).contiguous(memory_format=self.context.layout)
         scores = gradient_change(
             self.network.encoder,
             self.network.classifier,
             both,
-            self.network.blocks * labels,
+            labels * self.network.outputs_per_class,
             self.settings.learning_rate,
             self.loss_scale,
         )
@@ -143,9 +153,9 @@ class DVC(RotatedHeadMethod[DVCSettings]):
         self.joint.grow(outputs, generator=self.random["growth"], optimizer=self.optimizer)
 
     def forget(self, label: int) -> None:
-        """Give a class up, in the joint head too."""
+        """Drop a class, in the joint head too."""
         super().forget(label)
-        for output in self.outputs_of(label):
+        for output in self.network.outputs_of(label):
             self.joint.renew(output, generator=self.random["growth"], optimizer=self.optimizer)
 
 

@@ -5,29 +5,28 @@ ECCV 2020.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
-from onpro.methods.base import Context, Method, room_for
-from onpro.methods.descent import DescentSettings
+from onpro.methods.base import Context, Method, Terms, room_for
 from onpro.methods.registry import register
-from onpro.methods.settings import require
+from onpro.methods.settings import OptimizerSettings, require
 from onpro.randomness import derive_seed
+from onpro.recipes import PAPER, TUNED, Recipe
 from onpro.streams import Batch
 
-MOST_EPOCHS = 10_000
+MAX_EPOCHS = 10_000
 """Forty times as many as in GDumb's own code: more would never end."""
 
 
 @dataclass(frozen=True)
-class GDumbSettings(DescentSettings):
+class GDumbSettings(OptimizerSettings):
     """Settings of GDumb."""
 
     epochs: int = 70
@@ -48,19 +47,16 @@ class GDumbSettings(DescentSettings):
     """Largest norm of the gradient, over all parameters (default from the paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(
-            1 <= self.epochs <= MOST_EPOCHS,
-            f"there must be 1 to {MOST_EPOCHS} epochs, not {self.epochs}.",
-        )
-        require(self.train_batch >= 1, "a training batch must hold at least 1 image.")
+        self.require_between(1, MAX_EPOCHS, "epochs")
+        self.require_at_least(1, "train_batch")
+        self.require_above(0, "clip")
         highest = self.learning_rate if self.schedule == "cosine" else math.inf
         require(
             0 <= self.minimum_learning_rate <= highest,
             "the minimum learning rate must lie between 0 and the learning rate.",
         )
-        require(self.clip > 0, "the gradient's largest norm must be above 0.")
 
     def rate(self, epoch: int) -> float:
         """Learning rate of an epoch, counted from 0."""
@@ -83,13 +79,26 @@ class GDumbSettings(DescentSettings):
     memory="images, balanced classes",
     inference="linear head",
     images_per_step="0, and 70 times the memory after each task",
+    data={"tiny": {"epochs": 20}},
+    recipes={
+        "paper": PAPER,
+        "tuned": TUNED,
+        "original": Recipe(
+            "its own code's schedule and augmentation, without its CutMix",
+            {
+                "augmentation": "crop",
+                "epochs": 256,
+                "train_batch": 16,
+                "learning_rate": 0.05,
+                "schedule": "cosine",
+                "momentum": 0.9,
+                "weight_decay": 1e-6,
+            },
+        ),
+    },
 )
 class GDumb(Method[GDumbSettings]):
-    """Steps only fill the memory; after each task a fresh network learns the memory by CE.
-
-    Predictions before the first task is over are those of an untrained network, later ones those
-    of the network trained last, unless `settle` is called before.
-    """
+    """Steps only fill the memory; after each task a new network learns the memory by CE."""
 
     memory: GreedyBalancedMemory
 
@@ -104,8 +113,8 @@ class GDumb(Method[GDumbSettings]):
         self.learned = torch.zeros(0, dtype=torch.int64, device=context.device)
         """(n,): when the images that the network was trained on arrived."""
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """The memory's update; nothing is trained."""
+    def learn(self, batch: Batch) -> Terms:
+        """Update the memory; nothing is trained."""
         draws = torch.rand(
             len(batch),
             dtype=torch.float64,
@@ -115,17 +124,16 @@ class GDumb(Method[GDumbSettings]):
         self.memory.update(batch.images, batch.labels, draws)
         return {}
 
-    def end_task(self) -> None:
-        """Forget the network and train a fresh one on the memory."""
+    def rehearsal(self) -> Iterator[Batch]:
+        """Reinitialise the network; then the memory in random order, epoch by epoch."""
         self.learned = self.memory.fields["arrived"].clone()
         classes = self.network.classes
         seed = derive_seed(self.context.seed, f"network after task {self.progress.task}")
         self.network = self.make_network(seed=seed)
         self.optimizer = self.settings.make_optimizer(self.network.parameters())
         self.network.grow(classes, self.optimizer, self.random["growth"])
-        stored = len(self.memory)  # the only question asked of the device
+        stored = len(self.memory)  # the only host–device sync
         size = min(self.settings.train_batch, stored)
-        train_step = self.engine(self, self.train_step)
         for epoch in range(self.settings.epochs if stored else 0):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.settings.rate(epoch)
@@ -134,30 +142,23 @@ class GDumb(Method[GDumbSettings]):
             )
             for slots in shuffled[: stored // size * size].split(size):
                 replay = self.memory.take(slots)
-                images, labels = replay.images, replay.labels
-                train_step(Batch(images, labels, task=None, classes=()))
+                yield Batch(replay.images, replay.labels, task=None, classes=())
 
-    def settle(self) -> None:
-        """Train a fresh network if the memory has changed since the last training.
-
-        It leaves the random generators as they were, so that what is learned does not depend on
-        how often somebody asks.
-        """
-        if not torch.equal(self.memory.fields["arrived"], self.learned):
-            random = self.random.state_dict()
-            with torch.enable_grad(), self.rounding():
-                self.end_task()
-            self.random.load_state_dict(random)
-
-    def train_step(self, stored: Batch) -> dict[str, Tensor]:
-        """One SGD step on stored images, its gradient clipped."""
-        loss = cross_entropy(self.classify(self.vary(self.prepare(stored.images))), stored.labels)
+    def rehearse(self, stored: Batch) -> Terms:
+        """One optimizer step on stored images, its gradient clipped."""
+        logits = self.network.logits(self.augment(self.normalise(stored.images)))
+        terms = {"ce": cross_entropy(logits, stored.labels)}
         self.optimizer.zero_grad(set_to_none=True)
-        self.backward(loss)
+        self.backward(terms)
         self.scaler.unscale_(self.optimizer)
         clip_grad_norm_(self.network.parameters(), self.settings.clip)
         self.step()
-        return {"ce": loss}
+        return terms
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the network was trained on the memory as it is now."""
+        return torch.equal(self.memory.fields["arrived"], self.learned)
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the memory's table of classes."""
@@ -165,7 +166,6 @@ class GDumb(Method[GDumbSettings]):
         self.memory.grow(self.network.classes)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state; older ones do not say what the network was trained on."""
-        state = {"learned": self.learned[:0]} | dict(state)
+        """Restore a saved state."""
         self.learned = self.learned.new_zeros(len(state["learned"]))
         super().load_state_dict(state)

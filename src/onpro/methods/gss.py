@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.methods.base import Context, Method, total
-from onpro.methods.gradients import batch_gradient, cosines, per_sample_gradients
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.gradients import batch_gradient, cosines, per_sample_gradients
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require
+from onpro.methods.settings import ReplaySettings
 from onpro.nn import convolutions
+from onpro.nn.counter import count_images
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 
 FIRST_SCORE = 0.1
@@ -30,17 +31,16 @@ class GSSSettings(ReplaySettings):
     """Settings of GSS."""
 
     gradient_batches: int = 64
-    """At most so many random batches of the memory give a gradient to compare new images with
-    (default from the paper)."""
+    """Most random batches of the memory whose gradients new images are compared with (default from
+    the paper)."""
 
     gradient_batch: int = 64
     """Number of images in each of them (default from the paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(self.gradient_batches >= 1, "there must be at least 1 gradient batch.")
-        require(self.gradient_batch >= 1, "a gradient batch must hold at least 1 image.")
+        self.require_at_least(1, "gradient_batches", "gradient_batch")
 
 
 @register(
@@ -52,28 +52,28 @@ class GSSSettings(ReplaySettings):
     memory="images, diverse gradients",
     inference="linear head",
     images_per_step="74, and 10 + 64 for each 64 stored in eval mode",
+    data=IMAGENET,
+    recipes={
+        "paper": PAPER,
+        "tuned": TUNED,
+        "original": FRAMEWORK.varied(gradient_batches=10, gradient_batch=10),
+    },
 )
 class GSS(Method[GSSSettings]):
-    """L = CE(X) + CE(Xb), as ER; a stored image is replaced by one that resembles others less."""
+    """L = CE(X) + CE(Xb), as ER; images whose gradients resemble others' are replaced first."""
 
     def __init__(self, settings: GSSSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
         self.optimizer = settings.make_optimizer(self.network.parameters())
-        self.memory = self.make_memory(extra={"score": ((), torch.float32)})
+        self.memory = self.make_memory(score=((), torch.float32))
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and a random replay batch, then the memory's update."""
-        sets = {"new": (self.vary(self.prepare(batch.images)), batch.labels)}
-        if len(self.memory):
-            images, labels = self.draw(self.settings.replay_batch)
-            sets["replay"] = self.vary(images), labels
-        features = self.encode_each(*(images for images, _ in sets.values()))
-        terms = {
-            name: cross_entropy(self.network.classifier(f), labels)
-            for (name, (_, labels)), f in zip(sets.items(), features, strict=True)
-        }
-        self.descend(total(terms))
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and a random replay batch, then the memory update."""
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        old = self.sample_replay(self.settings.replay_batch)
+        terms = self.terms(new, old)
+        self.minimise(terms)
         self.network.eval()
         if self.memory.free:
             self.fill_memory(batch.images, batch.labels)
@@ -81,6 +81,18 @@ class GSS(Method[GSSSettings]):
             self.exchange(batch.images, batch.labels)
         self.network.train()
         return terms
+
+    def terms(self, new: Labelled, old: Labelled) -> Terms:
+        """CE of new and of replayed images, each in a forward pass of its own."""
+        if not len(old.labels):
+            return {"new": cross_entropy(self.network.logits(self.augment(new.images)), new.labels)}
+        of_new, of_old = self.network.logits_each(
+            self.augment(new.images), self.augment(old.images)
+        )
+        return {
+            "new": cross_entropy(of_new, new.labels),
+            "replay": cross_entropy(of_old, old.labels),
+        }
 
     def fill_memory(self, images: Tensor, labels: Tensor) -> None:
         """Store the images that find a free slot, each with its score; the others are lost."""
@@ -125,7 +137,7 @@ class GSS(Method[GSSSettings]):
         Returns:
             (n,) and ().
         """
-        self.progress.images += len(labels)
+        count_images(len(labels))
         of_images = per_sample_gradients(self.network, self.network_input(images), labels)
         of_batch = of_images.mean(dim=0, keepdim=True)
         similar = [
@@ -145,12 +157,12 @@ class GSS(Method[GSSSettings]):
         )
         for slots in shuffled[: count * size].split(size):
             stored = memory.take(slots)
-            self.progress.images += size
+            count_images(size)
             yield batch_gradient(self.network, self.network_input(stored.images), stored.labels)
 
     def network_input(self, images: Tensor) -> Tensor:
         """Stored images, not augmented."""
-        return self.prepare(images).contiguous(memory_format=self.context.layout)
+        return self.normalise(images).contiguous(memory_format=self.context.layout)
 
 
 def slot_weights(scores: Tensor) -> Tensor:

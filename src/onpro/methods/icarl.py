@@ -4,7 +4,9 @@ Rebuffi et al., "iCaRL: Incremental Classifier and Representation Learning", CVP
 a random memory and random replay, as the OnPro paper runs it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,11 +14,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
 from onpro.memory import retrieval
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context
-from onpro.methods.ncm import NearestMeanMethod
+from onpro.methods.base import Context, Method, Terms
+from onpro.methods.parts.ncm import NearestMean
+from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.teacher import Teacher
+from onpro.methods.settings import ReplaySettings
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
 
@@ -38,59 +41,66 @@ class ICaRLSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="nearest class mean",
     images_per_step="10 in the first task, then 74, and 74 through the previous network",
+    data=IMAGENET,
+    recipes={"paper": PAPER, "original": FRAMEWORK.varied("the online framework's defaults")},
 )
-class ICaRL(NearestMeanMethod[ICaRLSettings]):
+class ICaRL(Method[ICaRLSettings]):
     """Binary cross-entropy: new classes by their labels, old ones by the previous network."""
 
     def __init__(self, settings: ICaRLSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
         self.optimizer = settings.make_optimizer(self.network.parameters())
-        self.memory = self.make_memory(extra={"task": ((), torch.int64)})
-        self.teacher = Teacher(self.network, context, training=True)
+        self.memory = self.make_memory(task=((), torch.int64))
+        self.teacher = Teacher(self.network, training=True)
         self.in_use = torch.zeros(self.network.classes, dtype=torch.bool, device=context.device)
         """(classes,): the classes met so far, whose units take part in the loss."""
+        self.nearest_mean = NearestMean()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and old images, then the memory's update."""
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and images of earlier tasks, then the memory update."""
         self.in_use = self.in_use.index_fill(0, batch.labels, True)
-        images = self.vary(self.prepare(batch.images))
+        images = self.augment(self.normalise(batch.images))
         counted = torch.ones(len(images), dtype=torch.bool, device=images.device)
         targets = binary_targets(batch.labels, len(images), self.network.classes)
         if self.teacher.in_use:
-            replay, eligible = self.old_images()
+            replay, eligible = self.sample_earlier_tasks()
             counted = torch.cat([counted, eligible])
-            images = repeated(torch.cat([images, self.vary(replay)]), counted)
+            images = repeated(torch.cat([images, self.augment(replay)]), counted)
             targets = binary_targets(
                 batch.labels,
                 len(images),
                 self.network.classes,
-                self.teacher.classify(images),
+                self.teacher.logits(images),
                 self.teacher.known,
             )
-            self.progress.images += len(images)
-        logits = self.classify(images)
+        logits = self.network.logits(images)
         loss = summed_binary_cross_entropy(logits, targets, units=self.in_use, rows=counted)
-        self.descend(loss)
+        terms = {"binary": loss}
+        self.minimise(terms)
         task = torch.full_like(batch.labels, self.progress.task)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"], task=task)
-        return {"binary": loss}
+        return terms
 
-    def old_images(self) -> tuple[Tensor, Tensor]:
+    def sample_earlier_tasks(self) -> tuple[Tensor, Tensor]:
         """Random images stored before the current task, as network input.
 
-        The second answer says which of them count: there may be fewer than asked for, and then
+        The second result says which of them count: there may be fewer than asked for, and then
         others follow them.
         """
         before = self.memory.fields["task"] < self.progress.task
         slots, eligible = retrieval.where(
             self.memory, before, self.settings.replay_batch, self.random["memory"]
         )
-        return self.prepare(self.memory.take(slots).images), eligible
+        return self.normalise(self.memory.take(slots).images), eligible
 
     def end_task(self) -> None:
         """The network becomes the previous one, which stays in train mode."""
         self.teacher.become(self.network, self.progress.seen)
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """Scores of the nearest class mean."""
+        return self.nearest_mean.scores(self, images)
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the list of units in use."""
@@ -98,10 +108,16 @@ class ICaRL(NearestMeanMethod[ICaRLSettings]):
         self.in_use = pad(self.in_use, (0, self.network.classes - len(self.in_use)))
 
     def forget(self, label: int) -> None:
-        """Give a class up: its unit, and what the previous network knows of it."""
+        """Drop a class: its unit, its mean, and what the previous network knows of it."""
         super().forget(label)
         self.in_use[label] = False
-        self.teacher.forget(label, self.outputs_of(label))
+        self.teacher.forget(label, self.network.outputs_of(label))
+        self.nearest_mean.clear()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        super().load_state_dict(state)
+        self.nearest_mean.clear()
 
 
 def binary_targets(

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Method
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.gradients import virtual_step
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require
-from onpro.methods.virtual_step import virtual_step
+from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions
+from onpro.nn.counter import count_images
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 
 
@@ -28,7 +29,7 @@ class MIRSettings(ReplaySettings):
     paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
         require(
             self.candidates >= self.replay_batch,
@@ -46,6 +47,14 @@ class MIRSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="74, and 200 without gradient",
+    data=IMAGENET,
+    recipes={
+        "paper": PAPER,
+        "tuned": TUNED,
+        "original": FRAMEWORK.varied(
+            "its own code's numbers; candidates still include the current task", candidates=50
+        ),
+    },
 )
 class MIR(Method[MIRSettings]):
     """L = CE(X) + CE(Xb), Xb being the candidates whose loss a step on X alone raises most."""
@@ -56,33 +65,31 @@ class MIR(Method[MIRSettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on the batch and the most interfered images, then the memory's update."""
-        new = self.vary(self.prepare(batch.images))
-        terms = {"new": cross_entropy(self.classify(new), batch.labels)}
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and the most interfered images, then the memory."""
+        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         self.optimizer.zero_grad(set_to_none=True)
-        self.backward(terms["new"])
+        self.backward(terms)
         if len(self.memory):
-            images, labels = self.most_interfered(*self.draw(self.settings.candidates))
-            terms["replay"] = cross_entropy(self.classify(self.vary(images)), labels)
-            self.backward(terms["replay"])
+            candidates = self.sample_replay(self.settings.candidates)
+            terms["replay"] = self.loss(*self.most_interfered(candidates))
+            self.backward({"replay": terms["replay"]})
         self.step()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def most_interfered(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Up to `replay_batch` of the candidates, those whose loss rises most.
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """CE of network input, augmented."""
+        return cross_entropy(self.network.logits(self.augment(images)), labels)
 
-        Args:
-            images: (n, 3, height, width) network input, not augmented.
-            labels: (n,).
-        """
-        images = images.contiguous(memory_format=self.context.layout)
-        self.progress.images += 2 * len(images)
-        rate = self.settings.learning_rate
+    def most_interfered(self, candidates: Labelled) -> Labelled:
+        """Up to `replay_batch` of the candidates, those whose loss rises most."""
+        images = candidates.images.contiguous(memory_format=self.context.layout)
+        labels, rate = candidates.labels, self.settings.learning_rate
+        count_images(2 * len(labels))
         scores = interference(self.network, images, labels, rate, self.loss_scale)
         chosen = scores.topk(min(self.settings.replay_batch, len(labels))).indices
-        return images[chosen], labels[chosen]
+        return Labelled(images[chosen], labels[chosen])
 
 
 @torch.no_grad()

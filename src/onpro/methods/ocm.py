@@ -1,21 +1,23 @@
 """OCM, online continual learning through mutual information maximization.
 
-Guo et al., ICML 2022. A contrast between rotated images, in the network and against the network
-before the current task, holds on to whatever the images have in common; the classifier is trained
-on replayed images.
+Guo et al., ICML 2022. A contrast between rotated images, within the network and against the network
+before the current task, preserves what the images have in common; the classifier is trained on
+replayed images.
 """
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from onpro import losses
-from onpro.methods.base import Context
-from onpro.methods.contrast import ContrastMethod, ContrastSettings
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
+from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
-from onpro.methods.teacher import Teacher
+from onpro.recipes import IMAGENET, PAPER, SHORT_STREAMS, Recipe, on
+from onpro.streams import Batch
 
 
 @dataclass(frozen=True)
@@ -32,61 +34,93 @@ class OCMSettings(ContrastSettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="330 in the first task, then up to 2432, and 1088 of the previous network",
+    data={
+        "cifar10": {"similarity_scale": 0.5},
+        "cifar100": {"similarity_scale": 1.0},
+        "tinyimagenet": {"similarity_scale": 1.0},
+        **on(IMAGENET, similarity_scale=1.0, rotations=1),
+        **on(SHORT_STREAMS, projection=64, learning_rate=5e-3),
+        "tiny": {"projection": 64, "learning_rate": 5e-3, "rotations": 4},
+    },
+    recipes={
+        "paper": PAPER,
+        "without-rotation": Recipe("no rotated copies", {"rotations": 1}),
+    },
 )
-class OCM(ContrastMethod[OCMSettings]):
+class OCM(Method[OCMSettings]):
     """First task: L = CE(X) + L_n; later: L = CE(Xb) + L_n + L_u + L_prev + L_mse."""
 
     def __init__(self, settings: OCMSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.network = self.make_network(projection=settings.projection)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
+        self.memory = self.make_memory()
+        self.contrast = RotationContrast(settings, context, self.network, self.random)
         # In train mode, as in the official code: it normalises by the batch it is shown.
-        self.previous = Teacher(self.network, context, training=True)
+        self.previous = Teacher(self.network, training=True)
 
-    def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The first task, without replay: contrast and cross-entropy of the new images."""
-        views = torch.cat(self.rotated_views(new))
-        of_views, features = self.encode_each(views, self.vary(new))
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and, after the first task, on replay; then the memory."""
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        if self.progress.task == 0:
+            terms = self.first_task(new)
+        else:
+            old = self.sample_replay(self.settings.replay_size(len(self.progress.seen)))
+            terms = self.later_task(new, old)
+        self.minimise(terms)
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        return terms
+
+    def first_task(self, new: Labelled) -> Terms:
+        """Contrast and cross-entropy of the new images."""
+        rotated = self.contrast.rotate(new.images)
+        views = torch.cat([rotated, self.augment(rotated)])
+        of_views, features = self.network.features_each(views, self.augment(new.images))
         return {
-            "ins_new": self.instance_new(of_views, labels),
-            "ce": cross_entropy(self.network.classifier(features), labels),
+            "ins_new": self.contrast.loss(
+                losses.new_instance_loss, of_views, new.labels, first_task=True
+            ),
+            "ce": cross_entropy(self.network.classifier(features), new.labels),
         }
 
-    def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Later tasks: contrast of both, cross-entropy and the previous network on replay only."""
-        old, old_labels = self.draw(self.replay_size())
-        new_views, replay_views = self.rotated_views(new), self.rotated_views(old)
-        of_new, of_replay, features = self.encode_views(new_views, replay_views, self.vary(old))
-        logits = self.network.classifier(features)
-        return {
-            "ins_new": self.instance_new(of_new, labels),
-            "ins_replay": self.instance_replay(of_replay, old_labels),
-            "previous": self.previous_contrast(replay_views[0], of_replay, old_labels),
-            "ce": cross_entropy(logits, old_labels),
-            "mse": self.previous_logits(old, logits),
-        }
+    def later_task(self, new: Labelled, old: Labelled) -> Terms:
+        """Contrast of both; cross-entropy and the previous network on replay only."""
+        contrast, network = self.contrast, self.network
+        rotated, rotated_old = contrast.rotate(new.images), contrast.rotate(old.images)
+        views = [rotated, self.augment(rotated), rotated_old, self.augment(rotated_old)]
+        of_views, features = network.features_each(torch.cat(views), self.augment(old.images))
+        of_new, of_old = of_views.split([2 * len(rotated), 2 * len(rotated_old)])
+        logits = network.classifier(features)
 
-    def previous_contrast(self, rotated: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """L_prev: contrast of the raw rotated replay with what the previous network made of it."""
-        self.progress.images += len(rotated)
-        z = self.embed(features[: len(rotated)])
-        z_before = normalize(self.previous.project(self.previous.features(rotated)))
-        return losses.previous_instance_loss(
-            z @ z_before.T, self.rotated_labels(labels), self.settings.instance_temperature
+        # L_prev compares the raw rotated replay with the previous network's view of it.
+        ins_new = contrast.loss(losses.new_instance_loss, of_new, new.labels, first_task=False)
+        ins_old = contrast.loss(losses.replay_instance_loss, of_old, old.labels, first_task=False)
+        z = network.embed(of_old[: len(rotated_old)])
+        previous = losses.previous_instance_loss(
+            z @ self.previous.embed(rotated_old).T,
+            contrast.labels(old.labels),
+            self.settings.instance_temperature,
         )
+        # The previous network sees another augmentation, as in the official code.
+        before = self.previous.logits(self.augment(old.images))
+        return {
+            "ins_new": ins_new,
+            "ins_replay": ins_old,
+            "previous": previous,
+            "ce": cross_entropy(logits, old.labels),
+            "mse": losses.known_logits_error(logits, before, self.previous.known),
+        }
 
-    def previous_logits(self, images: Tensor, logits: Tensor) -> Tensor:
-        """L_mse: logits of old classes, as those of the previous network on another augmentation.
-
-        The two augmentations are independent draws, as in the official code.
-        """
-        self.progress.images += len(images)
-        before = self.previous.classify(self.vary(images))
-        return losses.known_logits_error(logits, before, self.previous.known)
+    @property
+    def learns_new_by_replay_only(self) -> bool:
+        """In later tasks the cross-entropy is that of replayed images."""
+        return True
 
     def end_task(self) -> None:
         """The network becomes the previous one."""
         self.previous.become(self.network, self.progress.seen)
 
     def forget(self, label: int) -> None:
-        """Give a class up; the previous network no longer speaks for it."""
+        """Drop a class, also from the previous network."""
         super().forget(label)
-        self.previous.forget(label, self.outputs_of(label))
+        self.previous.forget(label, self.network.outputs_of(label))

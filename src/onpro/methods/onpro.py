@@ -1,8 +1,8 @@
 """OnPro, online prototype learning.
 
 Wei et al., "Online Prototype Learning for Online Continual Learning", ICCV 2023. The defaults
-follow the official code, which is what made the paper's numbers; where the paper's text says
-otherwise, a setting offers its reading too.
+follow the official code, which produced the paper's numbers; where the paper's text differs, a
+setting offers its reading too.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,23 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, pad
 
 from onpro import losses
-from onpro.methods import feedback
-from onpro.methods.base import Context
-from onpro.methods.contrast import ContrastMethod, ContrastSettings
-from onpro.methods.feedback import Mixture
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts import apf
+from onpro.methods.parts.apf import Mixture
+from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
 from onpro.methods.registry import register
-from onpro.methods.settings import require, require_temperature
+from onpro.methods.settings import MIN_TEMPERATURE, require
+from onpro.recipes import IMAGENET, MANY_CLASSES, SHORT_STREAMS, Recipe, on
+from onpro.streams import Batch
+
+NO_CLASS = -1
+"""Label of an image that belongs to no class."""
+
+InstanceLoss = Callable[[Tensor, Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -81,20 +89,11 @@ class OnProSettings(ContrastSettings):
     replayed and new in one mean, or the sum of a mean of each."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require_temperature(self.prototype_temperature, "prototype temperature")
-        require(
-            self.feedback_mixup_beta > 0,
-            f"the feedback mixup beta must be above 0, not {self.feedback_mixup_beta}.",
-        )
-        shares = {
-            "feedback": self.feedback,
-            "mixup probability": self.mixup_probability,
-            "random mixup's highest weight": self.random_mixup_highest,
-        }
-        for name, value in shares.items():
-            require(0 <= value <= 1, f"{name} must lie between 0 and 1, not {value}.")
+        self.require_at_least(MIN_TEMPERATURE, "prototype_temperature")
+        self.require_above(0, "feedback_mixup_beta")
+        self.require_between(0, 1, "feedback", "mixup_probability", "random_mixup_highest")
         require(
             self.seen_prototypes or not self.seen_without_new,
             "seen prototypes without new ones are asked for, but seen prototypes are off: "
@@ -111,159 +110,223 @@ class OnProSettings(ContrastSettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="458 in the first task, then up to 2560",
+    data={
+        "cifar10": {"feedback": 0.25, "mixup_probability": 0.6, "similarity_scale": 0.5},
+        # Paper and official code; on ImageNet, rotations are off (our reading).
+        **on(MANY_CLASSES, feedback=0.10, mixup_probability=0.2, similarity_scale=1.0),
+        **on(IMAGENET, feedback=0.10, mixup_probability=0.2, similarity_scale=1.0, rotations=1),
+        # Some hundred steps on a CPU (ours).
+        **on(SHORT_STREAMS, projection=64, learning_rate=5e-3),
+        "tiny": {"projection": 64, "learning_rate": 5e-3, "rotations": 4},
+    },
+    recipes={
+        "baseline": Recipe(
+            "Table 3: neither prototypes nor mixup",
+            {"new_prototypes": False, "seen_prototypes": False, "mixup": False},
+        ),
+        "without-ope": Recipe(
+            "Table 3: no contrast between prototypes",
+            {"new_prototypes": False, "seen_prototypes": False},
+        ),
+        "without-apf": Recipe("Table 3: no mixup, so no feedback", {"mixup": False}),
+        "without-new": Recipe("Table 3: no new prototypes", {"new_prototypes": False}),
+        "without-seen": Recipe("Table 3: no replay prototypes", {"seen_prototypes": False}),
+        "seen-without-new": Recipe(
+            "Table 3: replay prototypes of earlier tasks only", {"seen_without_new": True}
+        ),
+        "random-mixup": Recipe("Table 4: mixup without feedback", {"feedback": 0.0}),
+        "ce-both": Recipe(
+            "Table A3: one cross-entropy of new and replay", {"cross_entropy": "both"}
+        ),
+        "ce-separate": Recipe(
+            "Table A3: a cross-entropy of new, another of replay", {"cross_entropy": "separate"}
+        ),
+        "alpha-0": Recipe("Table A5: share of feedback 0", {"feedback": 0.0}),
+        "alpha-0.1": Recipe("Table A5: share of feedback 0.1", {"feedback": 0.1}),
+        "alpha-0.25": Recipe("Table A5: share of feedback 0.25", {"feedback": 0.25}),
+        "alpha-0.5": Recipe("Table A5: share of feedback 0.5", {"feedback": 0.5}),
+        "alpha-0.75": Recipe("Table A5: share of feedback 0.75", {"feedback": 0.75}),
+        "alpha-0.9": Recipe("Table A5: share of feedback 0.9", {"feedback": 0.9}),
+        "without-projector": Recipe("Table A6: no projection", {"projection": 0}),
+        "without-rotation": Recipe("Figure A4: no rotated copies", {"rotations": 1}),
+        "paper-text": Recipe(
+            "the paper's text to the letter, where the official code differs",
+            {
+                "pair_kernel": "gaussian",
+                "pair_rounding": "plain",
+                "instance_loss": "supcon",
+                "views": "augmented",
+                "replay_per_class": 0,
+                "betas": (0.9, 0.999),
+            },
+        ),
+    },
 )
-class OnPro(ContrastMethod[OnProSettings]):
-    """L = L_OPE + L_INS + L_CE.
+class OnPro(Method[OnProSettings]):
+    """L = L_OPE + L_INS + L_CE (Algorithm 1).
 
-    Three forwards in train mode stay three: batch-norm statistics follow each of them, and
+    Three forward passes in train mode stay three: batch-norm statistics follow each of them, and
     evaluation relies on them.
     """
 
     def __init__(self, settings: OnProSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.network = self.make_network(projection=settings.projection)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
+        self.memory = self.make_memory()
+        self.contrast = RotationContrast(settings, context, self.network, self.random)
+        classes: int = self.network.classes
+        device = context.device
         dimension = settings.projection or self.network.encoder.out_features
-        self.prototypes = torch.zeros(self.network.classes, dimension, device=context.device)
+        self.prototypes = torch.zeros(classes, dimension, device=device)
         """Q: replay prototypes of the last step, a zero row for each absent class."""
+        self.old_classes = torch.zeros(classes, dtype=torch.bool, device=device)
+        """(classes,): the classes met before the current task."""
 
-    @property
-    def learns_new_by_replay_only(self) -> bool:
-        """Unless a variant shows the cross-entropy new images too."""
-        return self.settings.cross_entropy == "replay"
-
-    def learn_first_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The first task: cross-entropy on new images; replay serves only its prototypes."""
-        batches = [torch.cat(self.rotated_views(new))]
-        if self.uses_replay_prototypes and len(self.memory):
-            old, old_labels = self.draw(self.settings.replay_batch)
-            batches.append(self.two_views(old))
-        batches.append(self.vary(new))
-        of_views, *of_old, features = self.encode_each(*batches)
-        terms = {"ins_new": self.instance_new(of_views, labels)}
-        for old_features in of_old:
-            terms |= self.replay_prototypes(old_features, old_labels)
-        terms |= self.new_prototypes(of_views, labels)
-        terms["ce"] = cross_entropy(self.network.classifier(features), labels)
+    def learn(self, batch: Batch) -> Terms:
+        """Sample replay by APF, one optimizer step, the memory update."""
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        if self.progress.task == 0:
+            terms = self.first_task(new)
+        else:
+            old = self.sample_replay(self.settings.replay_size(len(self.progress.seen)))
+            terms = self.later_task(new, old, self.feedback(old))
+        self.minimise(terms)
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def learn_later_task(self, new: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Later tasks: cross-entropy on replayed images, mixed where classes are confused."""
-        old, old_labels = self.draw(self.replay_size())
-        replay = self.mixed(old, old_labels)
-        new_views, replay_views = self.rotated_views(new), self.rotated_views(replay.images)
-        classified = self.classified(replay, new, labels)
-        batches = [self.vary(classified.images)]
-        if self.uses_replay_prototypes:
-            batches.append(self.two_views(old))
-
-        of_new, of_replay, features, *of_old = self.encode_views(new_views, replay_views, *batches)
-        terms = {
-            "ins_new": self.instance_new(of_new, labels),
-            "ins_replay": self.instance_replay(of_replay, replay.labels),
-            "ce": self.mixed_cross_entropy(features, classified, len(labels)),
+    def first_task(self, new: Labelled) -> Terms:
+        """L_CE is that of new images; replay gives only its prototypes."""
+        views = self.two_views(self.contrast.rotate(new.images))
+        if not self.uses_replay_prototypes or not len(self.memory):
+            h_new, h_ce = self.network.features_each(views, self.augment(new.images))
+            return {
+                "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
+                **self.ope_new(h_new, new.labels),
+                "ce": cross_entropy(self.network.classifier(h_ce), new.labels),
+            }
+        old = self.sample_replay(self.settings.replay_batch)
+        h_new, h_old, h_ce = self.network.features_each(
+            views, self.two_views(old.images), self.augment(new.images)
+        )
+        return {
+            "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
+            **self.ope_seen(h_old, old.labels),
+            **self.ope_new(h_new, new.labels),
+            "ce": cross_entropy(self.network.classifier(h_ce), new.labels),
         }
-        for old_features in of_old:
-            terms |= self.replay_prototypes(old_features, old_labels)
-        terms |= self.new_prototypes(of_new, labels)
-        return terms
 
-    # What is replayed
+    def later_task(self, new: Labelled, old: Labelled, mixed: Mixture) -> Terms:
+        """L_INS of new and mixed images, L_CE of mixed ones, L_OPE of new and of unmixed replay.
 
-    def mixed(self, images: Tensor, labels: Tensor) -> Mixture:
-        """The replay batch, partly mixed from confused classes, partly at random.
+        Args:
+            new: X.
+            old: Xo, the replay batch.
+            mixed: X̃, what APF made of it.
+        """
+        views_new = self.two_views(self.contrast.rotate(new.images))
+        views_mixed = self.two_views(self.contrast.rotate(mixed.images))
+        classified = self.classified(new, mixed)
+        batches = [torch.cat([views_new, views_mixed]), self.augment(classified.images)]
+        if self.uses_replay_prototypes:
+            batches.append(self.two_views(old.images))
+        h, h_ce, *h_old = self.network.features_each(*batches)
+        h_new, h_mixed = h.split([len(views_new), len(views_mixed)])
+        return {
+            "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
+            "ins_replay": self.ins(losses.replay_instance_loss, h_mixed, mixed.labels),
+            "ce": self.ce(h_ce, classified, len(new.labels)),
+            **(self.ope_seen(h_old[0], old.labels) if self.uses_replay_prototypes else {}),
+            **self.ope_new(h_new, new.labels),
+        }
+
+    # Adaptive prototypical feedback (APF)
+
+    def feedback(self, old: Labelled) -> Mixture:
+        """X̃: a share α of the replay batch mixes classes that are confused, the rest random ones.
 
         The first step of a task mixes nothing: the prototypes are those of another task.
         """
-        settings, generator = self.settings, self.random["mixup"]
+        settings, generator, count = self.settings, self.random["mixup"], len(old.labels)
         if not settings.mixup or self.progress.steps_in_task == 0:
-            return feedback.unmixed(images, labels)
-        base = int(len(labels) * round(1 - settings.feedback, 9))  # 1 − 0.9 is a bit below 0.1
-        kept = torch.randperm(len(labels), generator=generator, device=labels.device)[:base]
-        randomly = feedback.mix_randomly(
-            images[kept],
-            labels[kept],
+            return apf.unmixed(*old)
+        base = int(count * round(1 - settings.feedback, 9))  # 1 − 0.9 is a bit below 0.1
+        kept = torch.randperm(count, generator=generator, device=old.labels.device)[:base]
+        mixed = apf.mix_randomly(
+            old.images[kept],
+            old.labels[kept],
             probability=settings.mixup_probability,
             highest=settings.random_mixup_highest,
             generator=generator,
         )
-        if base == len(labels):
-            return randomly
-        confused = feedback.mix_confused(
-            self.memory,
-            self.prepare,
-            self.prototypes,
-            len(labels) - base,
-            kernel=settings.pair_kernel,
-            rounding=settings.pair_rounding,
-            probability=settings.mixup_probability,
-            concentration=settings.feedback_mixup_beta,
-            generator=generator,
-        )
-        mixture = feedback.joined(randomly, confused)
+        if base < count:
+            confused = apf.mix_confused(
+                self.memory,
+                self.normalise,
+                self.prototypes,
+                count - base,
+                kernel=settings.pair_kernel,
+                rounding=settings.pair_rounding,
+                probability=settings.mixup_probability,
+                concentration=settings.feedback_mixup_beta,
+                generator=generator,
+            )
+            mixed = apf.joined(mixed, confused)
         # Plain rounding may give no image, and a small batch no other: then it stays as it is.
-        return mixture if len(mixture.first) else feedback.unmixed(images, labels)
+        return mixed if len(mixed.first) else apf.unmixed(*old)
 
-    # Terms of the loss
+    # Online prototype equilibrium (OPE)
 
-    def first_view(self, images: Tensor) -> Tensor:
-        """The image itself, or augmented in the paper's reading."""
-        return images if self.settings.views == "raw" else self.vary(images)
-
-    def instance_loss(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        official: Callable[[Tensor, Tensor, float], Tensor],
-    ) -> Tensor:
-        """Contrast between images of equal class and equal rotation."""
-        if self.settings.instance_loss == "official":
-            return super().instance_loss(features, labels, official)
-        similarity = self.similarity(features)
-        of_both_views = self.rotated_labels(labels).repeat(2)
-        temperature = self.settings.instance_temperature
-        return losses.supervised_contrast(similarity, of_both_views, temperature).sum()
-
-    def new_prototypes(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """L_new: contrast between prototypes of the un-rotated new images, block 0 of each view."""
+    def ope_new(self, features: Tensor, labels: Tensor) -> Terms:
+        """L_new: contrast between prototypes of the unrotated new images, block 0 of each view."""
         settings = self.settings
         if not settings.new_prototypes:
             return {}
-        first, second = (view[: len(labels)] for view in self.embed(features).chunk(2))
-        loss, _, _ = losses.prototype_contrast(
-            first, second, labels, self.network.classes, settings.prototype_temperature
-        )
+        first, second = (view[: len(labels)] for view in self.network.embed(features).chunk(2))
+        classes, temperature = self.network.classes, settings.prototype_temperature
+        loss, *_ = losses.prototype_contrast(first, second, labels, classes, temperature)
         return {"ope_new": loss}
 
-    @property
-    def uses_replay_prototypes(self) -> bool:
-        """Whether the prototypes of replay are good for anything."""
-        return self.settings.seen_prototypes or self.settings.mixup
-
-    def two_views(self, images: Tensor) -> Tensor:
-        """Both views of images that are not rotated, one after the other."""
-        return torch.cat([self.first_view(images), self.vary(images)])
-
-    def replay_prototypes(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def ope_seen(self, features: Tensor, labels: Tensor) -> Terms:
         """L_seen: contrast between the prototypes of two views of replay; they become Q."""
         settings = self.settings
         features = features if settings.seen_prototypes else features.detach()
-        first, second = self.embed(features).chunk(2)
+        first, second = self.network.embed(features).chunk(2)
         classes, temperature = self.network.classes, settings.prototype_temperature
         loss, *means = losses.prototype_contrast(first, second, labels, classes, temperature)
         self.prototypes = torch.stack(means).mean(dim=0).detach()
         if not settings.seen_prototypes:
             return {}
         if settings.seen_without_new:
-            old = self.progress.classes_before_task
-            loss, *_ = losses.prototype_contrast(first, second, labels, old, temperature)
+            old = labels.where(self.old_classes[labels], NO_CLASS)
+            loss, *_ = losses.prototype_contrast(first, second, old, classes, temperature)
         return {"ope_seen": loss}
 
-    def classified(self, replay: Mixture, new: Tensor, labels: Tensor) -> Mixture:
+    @property
+    def uses_replay_prototypes(self) -> bool:
+        """Whether anything depends on the prototypes of replay."""
+        return self.settings.seen_prototypes or self.settings.mixup
+
+    # Instance contrast (INS) and cross-entropy (CE)
+
+    def two_views(self, images: Tensor) -> Tensor:
+        """The images, or augmented ones in the paper's reading, followed by augmented ones."""
+        first = images if self.settings.views == "raw" else self.augment(images)
+        return torch.cat([first, self.augment(images)])
+
+    def ins(self, form: InstanceLoss, features: Tensor, labels: Tensor) -> Tensor:
+        """L_INS: contrast between images of equal class and equal rotation."""
+        if self.settings.instance_loss == "supcon":
+            form = summed_supcon
+        return self.contrast.loss(form, features, labels, first_task=self.progress.task == 0)
+
+    def classified(self, new: Labelled, mixed: Mixture) -> Mixture:
         """The images of the cross-entropy: mixed replay, after the new ones where asked for."""
         if self.settings.cross_entropy == "replay":
-            return replay
-        return feedback.joined(feedback.unmixed(new, labels), replay)
+            return mixed
+        return apf.joined(apf.unmixed(*new), mixed)
 
-    def mixed_cross_entropy(self, features: Tensor, images: Mixture, new: int) -> Tensor:
+    def ce(self, features: Tensor, images: Mixture, new: int) -> Tensor:
         """L_CE of features of mixed images, the first of which may be new."""
         logits = self.network.classifier(features)
         if self.settings.cross_entropy != "separate":
@@ -273,15 +336,31 @@ class OnPro(ContrastMethod[OnProSettings]):
             of_replay, images.first[new:], images.second[new:], images.weight[new:]
         )
 
+    @property
+    def learns_new_by_replay_only(self) -> bool:
+        """Unless a variant includes new images in the cross-entropy."""
+        return self.settings.cross_entropy == "replay"
+
+    # Tasks and classes
+
+    def start_task(self) -> None:
+        """Note the classes of earlier tasks."""
+        old = [label in self.progress.seen_before_task for label in range(self.network.classes)]
+        self.old_classes = torch.tensor(old).to(self.context.device, non_blocking=True)
+
     def grow(self, classes: int) -> None:
-        """Widen the classifier and the table of prototypes."""
+        """Widen the classifier and the tables of classes."""
         super().grow(classes)
         missing = self.network.classes - len(self.prototypes)
-        self.prototypes = torch.cat(
-            [self.prototypes, self.prototypes.new_zeros(missing, self.prototypes.shape[1])]
-        )
+        self.prototypes = pad(self.prototypes, (0, 0, 0, missing))
+        self.old_classes = pad(self.old_classes, (0, missing))
 
     def forget(self, label: int) -> None:
-        """Give a class up: its prototype too."""
+        """Drop a class, also its prototype."""
         super().forget(label)
         self.prototypes[label] = 0
+
+
+def summed_supcon(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """SupCon summed over the images of both views, as in the paper's text."""
+    return losses.supervised_contrast(similarity, labels.repeat(2), temperature).sum()

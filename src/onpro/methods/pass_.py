@@ -11,18 +11,18 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro import losses
-from onpro.augment import interleaved_labels, interleaved_rotations
-from onpro.methods.base import Context, total
+from onpro.augment import check_rotation, interleaved_labels, interleaved_rotations
+from onpro.memory import Memory
+from onpro.memory.task_images import TaskImages
+from onpro.methods.base import EVAL_BATCH, Context, Method, Terms
+from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
-from onpro.methods.rotated_head import RotatedHeadMethod
-from onpro.methods.settings import Settings, require, require_temperature
-from onpro.methods.task_images import TaskImages
-from onpro.methods.teacher import Teacher
+from onpro.methods.settings import MIN_TEMPERATURE, Settings
 from onpro.nn.optimizers import Adam
+from onpro.recipes import PAPER, Recipe
 from onpro.streams import Batch
 
 ROTATIONS = 4
-IMAGES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,11 @@ class PASSSettings(Settings):
     a norm over the whole batch (default from the paper)."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require(self.learning_rate > 0, "the learning rate must be above 0.")
-        require(self.weight_decay >= 0, "the weight decay must not be negative.")
-        require_temperature(self.temperature)
-        require(self.prototype_weight >= 0, "the prototype weight must not be negative.")
-        require(self.distillation_weight >= 0, "the distillation weight must not be negative.")
+        self.require_above(0, "learning_rate")
+        self.require_at_least(0, "weight_decay", "prototype_weight", "distillation_weight")
+        self.require_at_least(MIN_TEMPERATURE, "temperature")
 
 
 @register(
@@ -64,22 +62,32 @@ class PASSSettings(Settings):
     memory="no images; a mean feature for each class",
     inference="linear head",
     images_per_step="40 in the first task, then 80, and 40 of the previous network",
+    recipes={
+        "paper": PAPER,
+        "original": Recipe(
+            "its own code's augmentation, without its jitter, in one pass",
+            {"augmentation": "crop"},
+        ),
+    },
 )
-class PASS(RotatedHeadMethod[PASSSettings]):
+class PASS(Method[PASSSettings]):
     """L = CE of four rotations, and later: distance of features, CE of augmented prototypes.
 
-    It keeps no images, so it has no memory. Only those of the current task stay until it is over,
-    for a second look at them.
+    Its memory stays empty. The images of the current task are kept until the task ends, for a
+    second pass over them.
     """
 
     def __init__(self, settings: PASSSettings, context: Context) -> None:
         super().__init__(settings, context)
+        check_rotation(context.image_shape, ROTATIONS)
         # Only classes that have appeared have outputs, even where their number is announced.
-        self.network = self.make_rotated_network(ROTATIONS, classes=0)
-        self.optimizer = self.fresh_optimizer()
-        self.previous = Teacher(self.network, context)
+        self.network = self.make_network(classes=0, outputs_per_class=ROTATIONS)
+        self.optimizer = self.new_optimizer()
+        self.memory = Memory(0, context.image_shape, device=context.device)
+        self.previous = Teacher(self.network)
         self.task_images = TaskImages(context.image_shape, context.device)
-        width, device = self.network.encoder.out_features, context.device
+        width: int = self.network.encoder.out_features
+        device = context.device
         self.prototypes = torch.zeros(0, width, device=device)
         """(classes, features): the mean feature of each class of earlier tasks."""
         self.has_prototype = torch.zeros(0, dtype=torch.bool, device=device)
@@ -87,8 +95,8 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.radius = torch.zeros((), device=device)
         """How far images of a class spread around its mean, measured once, in the first task."""
 
-    def fresh_optimizer(self) -> Adam:
-        """Adam that knows nothing yet."""
+    def new_optimizer(self) -> Adam:
+        """Adam without averages."""
         settings = self.settings
         return Adam(
             self.network.parameters(),
@@ -103,38 +111,37 @@ class PASS(RotatedHeadMethod[PASSSettings]):
             logging.getLogger(__name__).warning(
                 "pass keeps no past images: the memory of %d is not used.", self.context.memory
             )
-        self.optimizer = self.fresh_optimizer()
+        self.optimizer = self.new_optimizer()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One Adam step on the four rotations of the batch."""
-        images = interleaved_rotations(self.vary(self.prepare(batch.images)))
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the four rotations of the batch."""
+        settings = self.settings
+        images = interleaved_rotations(self.augment(self.normalise(batch.images)))
         labels = interleaved_labels(batch.labels)
-        # To distil takes a forward of its own in the official code: running statistics move twice.
-        features, *again = self.encode_each(images, *([images] if self.progress.task > 0 else []))
-        terms = {"ce": self.tempered_cross_entropy(self.network.classifier(features), labels)}
-        for of_images in again:
-            terms["distillation"] = self.settings.distillation_weight * self.drift(
-                of_images, images
-            )
+        if self.progress.task == 0:
+            terms = {"ce": self.tempered_cross_entropy(self.network.features(images), labels)}
+        else:
+            # Distillation takes a forward pass of its own: running statistics move twice.
+            features, again = self.network.features_each(images, images)
+            drift = losses.feature_distance(again, self.previous.features(images))
             prototypes, of_prototypes = self.augmented_prototypes(len(batch))
-            logits: Tensor = self.network.classifier(prototypes)
-            loss = self.tempered_cross_entropy(logits, of_prototypes)
-            terms["prototypes"] = self.settings.prototype_weight * loss
-        self.descend(total(terms))
+            recalled = self.tempered_cross_entropy(prototypes, of_prototypes)
+            terms = {
+                "ce": self.tempered_cross_entropy(features, labels),
+                "distillation": settings.distillation_weight * drift,
+                "prototypes": settings.prototype_weight * recalled,
+            }
+        self.minimise(terms)
         return terms
 
     def after_step(self, batch: Batch) -> None:
         """Keep the images for the end of the task."""
         self.task_images.add(batch.images, batch.labels)
 
-    def tempered_cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """CE of logits divided by the temperature."""
+    def tempered_cross_entropy(self, features: Tensor, labels: Tensor) -> Tensor:
+        """CE of features, their logits divided by the temperature."""
+        logits: Tensor = self.network.classifier(features)
         return cross_entropy(logits / self.settings.temperature, labels)
-
-    def drift(self, features: Tensor, images: Tensor) -> Tensor:
-        """‖f(x) − f_old(x)‖ over the whole batch, not averaged."""
-        self.progress.images += len(images)
-        return losses.feature_distance(features, self.previous.features(images))
 
     def augmented_prototypes(self, count: int) -> tuple[Tensor, Tensor]:
         """p_k + r·ε for so many random old classes k, and the outputs 4k they belong to."""
@@ -146,10 +153,13 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         return self.prototypes[labels] + self.radius * noise, ROTATIONS * labels
 
     def end_task(self) -> None:
-        """A second look at the task's images: their mean features, and how far they spread."""
+        """A second pass over the task's images: their mean features, and how far they spread."""
         images, labels = self.task_images.whole_batches()
         features = torch.cat(
-            [self.inspect(self.vary(self.prepare(some))) for some in images.split(IMAGES_AT_ONCE)]
+            [
+                self.eval_features(self.augment(self.normalise(some)))
+                for some in images.split(EVAL_BATCH)
+            ]
         )
         means, counts = losses.class_means(features, labels, self.network.classes)
         if self.progress.task == 0:
@@ -168,14 +178,17 @@ class PASS(RotatedHeadMethod[PASSSettings]):
         self.has_prototype = torch.cat([self.has_prototype, self.has_prototype.new_zeros(missing)])
 
     def forget(self, label: int) -> None:
-        """Give a class up: its prototype, its outputs, its images in the current task."""
+        """Drop a class: its prototype, its outputs, its images in the current task."""
         self.prototypes[label] = 0
         self.has_prototype[label] = False
         self.task_images.remove(label)
-        self.previous.forget(label, self.outputs_of(label))
+        self.previous.forget(label, self.network.outputs_of(label))
         super().forget(label)
-        if not self.has_prototype.any():  # later tasks count on one
-            self.progress.task, self.progress.task_open = -1, False
+
+    @property
+    def has_past(self) -> bool:
+        """Whether there is a prototype, which later tasks rely on; asks the device."""
+        return bool(self.has_prototype.any())
 
 
 def spread(features: Tensor, labels: Tensor, means: Tensor, counts: Tensor) -> Tensor:

@@ -1,26 +1,28 @@
-"""The methods by name: those of the package, and those of any package that announces its own."""
+"""The methods by name: those of the package, those other packages announce, and wrapped ones."""
 
 import re
 import warnings
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
-from onpro.errors import unknown
+from onpro.errors import UserError, unknown
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
+from onpro.recipes import EVERY_METHOD, Recipe, Values
 
 AnyMethod = Method[Any]
 M = TypeVar("M", bound=AnyMethod)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-"""A word of the command, and of the names of files."""
+"""A word of the command, and of file names."""
 
 RESERVED = frozenset(
     {
         "at_once",
+        "base",
         "batch_size",
         "checkpoint_every",
         "class_order",
@@ -51,7 +53,18 @@ RESERVED = frozenset(
 )
 """Options of every run and parameters of every classifier: no setting can have their names."""
 
-_METHODS: dict[str, type[AnyMethod]] = {}
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered method, its values for data sets and its recipes."""
+
+    cls: type[AnyMethod]
+    data: Mapping[str, Values]
+    recipes: Mapping[str, Recipe]
+
+
+_METHODS: dict[str, Entry] = {}
+_WRAPPERS: dict[str, Entry] = {}
 
 
 def register(
@@ -64,26 +77,75 @@ def register(
     memory: str,
     inference: str,
     images_per_step: str,
+    data: Mapping[str, Values] | None = None,
+    recipes: Mapping[str, Recipe] | None = None,
 ) -> Callable[[type[M]], type[M]]:
     """Make a method known by a name: the command lists it and offers its settings as options.
 
     A package of its own announces its methods with an entry point of the group `onpro.methods`
     that names the module or class.
 
+    Args:
+        name: of the method.
+        settings: the class of its settings.
+        title: see `About`, as the next ones.
+        paper: …
+        year: …
+        memory: …
+        inference: …
+        images_per_step: …
+        data: values that a data set gives to settings; what it does not name stays at the value of
+            `EVERY_METHOD`, or the default.
+        recipes: named variations of the settings, for `--recipe`.
+
     Raises:
         TypeError: if the settings are no dataclass derived from `Settings`.
         ValueError: if the name, or that of a setting, cannot be one.
     """
-    _require_name(name)
+    about = About(name, title, paper, year, memory, inference, images_per_step)
+    return _entering(_METHODS, about, settings, data or {}, recipes or {})
+
+
+def register_wrapper(
+    name: str,
+    settings: type[Settings],
+    *,
+    title: str,
+    paper: str,
+    year: int,
+    images_per_step: str,
+) -> Callable[[type[M]], type[M]]:
+    """Make a variation of any method known: `METHOD-NAME` is the method `METHOD` wrapped in it.
+
+    A wrapper is a class that is put in front of a method's own class, and overrides what it
+    changes; `terms`, as a rule. The wrapped method has the settings of both.
+    """
+    about = About(name, title, paper, year, "as the method", "as the method", images_per_step)
+    return _entering(_WRAPPERS, about, settings, {}, {})
+
+
+def _entering(
+    entries: dict[str, Entry],
+    about: About,
+    settings: type[Settings],
+    data: Mapping[str, Values],
+    recipes: Mapping[str, Recipe],
+) -> Callable[[type[M]], type[M]]:
+    _require_name(about.name)
     _require_options(settings)
+    for values in (*data.values(), *(recipe.values for recipe in recipes.values())):
+        strange = sorted(values.keys() - _names(settings))
+        if strange:
+            raise ValueError(f"{settings.__qualname__} has no setting {strange[0]!r} to set")
 
     def enter(cls: type[M]) -> type[M]:
-        known = _METHODS.get(name, cls)
+        known = entries[about.name].cls if about.name in entries else cls
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"two methods want the name '{name}'")
-        cls.about = About(name, title, paper, year, memory, inference, images_per_step)
+            raise ValueError(f"two methods want the name '{about.name}'")
+        cls.about = about
         cls.settings_type = settings
-        _METHODS[name] = cls
+        entries[about.name] = Entry(cls, data, recipes)
+        _wrapped.cache_clear()
         return cls
 
     return enter
@@ -103,7 +165,7 @@ def _require_options(settings: type[Settings]) -> None:
         raise TypeError(f"{said} must be a class of settings: derive it from Settings")
     if "__dataclass_fields__" not in vars(settings):
         raise TypeError(f"{said} must be a dataclass: put @dataclass(frozen=True) above it")
-    taken = RESERVED & {field.name for field in fields(settings)}
+    taken = RESERVED & _names(settings)
     if taken:
         raise ValueError(
             f"{said} cannot have a setting {sorted(taken)[0]!r}, which every run has: rename it"
@@ -120,14 +182,80 @@ def _announced_elsewhere() -> None:
 
 
 def methods() -> dict[str, type[AnyMethod]]:
-    """All known methods by name."""
+    """All registered methods by name, without wrapped ones."""
     _announced_elsewhere()
-    return dict(sorted(_METHODS.items()))
+    return {name: entry.cls for name, entry in sorted(_METHODS.items())}
+
+
+def wrappers() -> dict[str, type[AnyMethod]]:
+    """All registered wrappers by name."""
+    _announced_elsewhere()
+    return {name: entry.cls for name, entry in sorted(_WRAPPERS.items())}
 
 
 def method(name: str) -> type[AnyMethod]:
-    """The method of that name."""
-    known = methods()
-    if name not in known:
-        raise unknown("method", name, known)
-    return known[name]
+    """The method of that name; `METHOD-WRAPPER` is a wrapped one."""
+    return _entry(name).cls
+
+
+def recipes(name: str) -> Mapping[str, Recipe]:
+    """The named variations of a method."""
+    return _entry(name).recipes
+
+
+def data_values(name: str, data: str) -> dict[str, Any]:
+    """The values that a data set gives to a method's settings."""
+    source = data.partition(":")[0]
+    return {**EVERY_METHOD.get(source, {}), **_entry(name).data.get(source, {})}
+
+
+def settings_for(name: str, data: str, recipe: str | None = None) -> Settings:
+    """The defaults, then the data set's values, then those of the recipe."""
+    values = data_values(name, data)
+    if recipe is not None:
+        known = recipes(name)
+        if recipe not in known:
+            raise unknown(f"recipe of {name}", recipe, known)
+        values |= known[recipe].values
+    return replace(method(name).settings_type(), **values)
+
+
+def _entry(name: str) -> Entry:
+    _announced_elsewhere()
+    if name in _METHODS:
+        return _METHODS[name]
+    base, _, wrapper = name.rpartition("-")
+    if wrapper not in _WRAPPERS or not base:
+        raise unknown("method", name, _METHODS)
+    return _wrapped(base, wrapper)
+
+
+@cache
+def _wrapped(base_name: str, wrapper_name: str) -> Entry:
+    """A method's class behind that of a wrapper."""
+    base, wrapper = _entry(base_name), _WRAPPERS[wrapper_name].cls
+    name = f"{base_name}-{wrapper_name}"
+    if not hasattr(base.cls, "terms"):
+        fitting = (known for known, entry in _METHODS.items() if hasattr(entry.cls, "terms"))
+        raise UserError(
+            f"{wrapper_name} cannot wrap {base_name}, whose loss is not available apart from its "
+            f"step: take {', '.join(sorted(fitting))}."
+        )
+    shared = _names(wrapper.settings_type) & _names(base.cls.settings_type) - _names(Settings)
+    if shared:
+        setting = sorted(shared)[0].replace("_", " ")
+        raise UserError(f"{wrapper_name} cannot wrap {base_name}, which has its own {setting}.")
+    both = {"__doc__": f"Settings of {name}.", "__module__": __name__}
+    settings = type(f"{name}-settings", (base.cls.settings_type, wrapper.settings_type), both)
+    about = replace(
+        base.cls.about,
+        name=name,
+        title=f"{base.cls.about.title}, {wrapper.about.title}",
+        images_per_step=wrapper.about.images_per_step,
+    )
+    given = {"about": about, "settings_type": dataclass(frozen=True)(settings)}
+    return Entry(type(name, (wrapper, base.cls), given), base.data, base.recipes)
+
+
+def _names(settings: type[Settings]) -> set[str]:
+    return {field.name for field in fields(settings)}

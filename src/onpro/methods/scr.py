@@ -4,21 +4,20 @@ Mai et al., "Supervised Contrastive Replay: Revisiting the Nearest Class Mean Cl
 Class-Incremental Continual Learning", CVPR workshops 2021.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from onpro import losses
-from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context
-from onpro.methods.ncm import NearestMeanMethod
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.ncm import NearestMean
 from onpro.methods.registry import register
-from onpro.methods.replay import ReplaySettings
-from onpro.methods.settings import require_dimension, require_temperature
+from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, ReplaySettings
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, on
 from onpro.streams import Batch
 
 REVIEW_SHARE = 0.1
@@ -30,7 +29,7 @@ class SCRSettings(ReplaySettings):
     """Settings of SCR."""
 
     augmentation: str = "scr+ocm"
-    """How the second view of an image is varied, the first being the image itself: none, ocm,
+    """How the second view of an image is augmented, the first being the image itself: none, ocm,
     crop, scr, dvc, or several joined by + (default from the paper: SCR's own, then the one all
     methods have)."""
 
@@ -44,15 +43,11 @@ class SCRSettings(ReplaySettings):
     """When a task ends, go through the memory once more, with a tenth of the gradient (default
     from the paper; on in some runs of the official code)."""
 
-    rotations: Literal[1, 4, 16] = 1
-    """Rotated copies of each image, each a class of its own in the contrast; 1 for the image alone
-    (default from the paper; 16 in its Table A4)."""
-
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse values that cannot work."""
         super().check()
-        require_temperature(self.temperature)
-        require_dimension(self.projection, "projection")
+        self.require_at_least(MIN_TEMPERATURE, "temperature")
+        self.require_between(0, MAX_DIMENSION, "projection")
 
 
 @register(
@@ -65,50 +60,78 @@ class SCRSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="nearest class mean",
     images_per_step="148",
+    data=on(IMAGENET, augmentation="ocm"),
+    recipes={
+        "paper": PAPER,
+        "original": FRAMEWORK.varied(
+            "its own code's numbers, with a linear projection",
+            augmentation="scr",
+            replay_batch=100,
+        ),
+        "original-review": FRAMEWORK.varied(
+            "its own code's runs: the memory reviewed when a task ends",
+            augmentation="scr",
+            replay_batch=100,
+            temperature=0.1,
+            review=True,
+        ),
+    },
 )
-class SCR(NearestMeanMethod[SCRSettings]):
-    """L = SupCon of two views of replayed and new images; the linear head is never asked."""
+class SCR(Method[SCRSettings]):
+    """L = SupCon of two views of replayed and new images; the linear head is not used."""
 
     def __init__(self, settings: SCRSettings, context: Context) -> None:
         super().__init__(settings, context)
-        check_rotation(context.image_shape, settings.rotations)
         self.network = self.make_network(projection=settings.projection)
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
+        self.nearest_mean = NearestMean()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
-        """One SGD step on replayed and new images, if there are any stored; then the memory."""
-        terms = {}
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on replayed and new images, once any are stored, then the memory."""
+        terms: Terms = {}
         if len(self.memory):
-            old, old_labels = self.draw(self.settings.replay_batch)
-            images = torch.cat([old, self.prepare(batch.images)])
-            labels = torch.cat([old_labels, batch.labels])
-            terms["supcon"] = self.contrast(images, labels)
-            self.descend(terms["supcon"])
+            old = self.sample_replay(self.settings.replay_batch)
+            images = torch.cat([old.images, self.normalise(batch.images)])
+            terms = self.terms(Labelled(images, torch.cat([old.labels, batch.labels])))
+            self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def contrast(self, images: Tensor, labels: Tensor) -> Tensor:
-        """SupCon of the images as they are and their augmented versions, in two forwards."""
-        settings = self.settings
-        views = rotations(images, settings.rotations)
-        labels = rotated_labels(labels, settings.rotations, self.network.classes)
-        z = self.embed(torch.cat(list(self.encode_each(views, self.vary(views)))))
-        similarity = z @ z.T
-        return losses.supervised_contrast(similarity, labels.repeat(2), settings.temperature).mean()
+    def terms(self, samples: Labelled) -> Terms:
+        """SupCon of the images and their augmented versions, each in a forward pass of its own."""
+        views = samples.images, self.augment(samples.images)
+        z = self.network.embed(torch.cat(list(self.network.features_each(*views))))
+        labels, temperature = samples.labels.repeat(2), self.settings.temperature
+        return {"supcon": losses.supervised_contrast(z @ z.T, labels, temperature).mean()}
 
-    def embed(self, features: Tensor) -> Tensor:
-        """z: unit projections of features."""
-        return normalize(self.network.project(features))
+    def rehearsal(self) -> Iterator[Batch]:
+        """The review, where it is on: the memory in whole replay batches."""
+        if self.settings.review:
+            stored, size = len(self.memory), self.settings.replay_batch
+            generator, device = self.random["memory"], self.context.device
+            order = torch.randperm(stored, generator=generator, device=device)
+            for slots in order[: stored - stored % size].split(size):
+                replay = self.memory.take(slots)
+                yield Batch(replay.images, replay.labels, task=None, classes=())
 
-    def end_task(self) -> None:
-        """The review, where it is asked for: the memory in whole replay batches, small steps."""
-        if not self.settings.review:
-            return
-        size, stored = self.settings.replay_batch, len(self.memory)
-        generator, device = self.random["memory"], self.context.device
-        order = torch.randperm(stored, generator=generator, device=device)
-        for slots in order[: stored - stored % size].split(size):
-            replay = self.memory.take(slots)
-            loss = self.contrast(self.prepare(replay.images), replay.labels)
-            self.descend(REVIEW_SHARE * loss)
+    def rehearse(self, stored: Batch) -> Terms:
+        """One small optimizer step of the review."""
+        terms = self.terms(Labelled(self.normalise(stored.images), stored.labels))
+        terms = {name: REVIEW_SHARE * term for name, term in terms.items()}
+        self.minimise(terms)
+        return terms
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """Scores of the nearest class mean."""
+        return self.nearest_mean.scores(self, images)
+
+    def forget(self, label: int) -> None:
+        """Drop a class, and the means it was part of."""
+        super().forget(label)
+        self.nearest_mean.clear()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        super().load_state_dict(state)
+        self.nearest_mean.clear()

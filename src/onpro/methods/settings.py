@@ -1,19 +1,25 @@
-"""What every method's settings have in common, and how a bad value is refused."""
+"""Settings that methods share, and how a bad value is refused."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
+
+import torch
+from torch import Tensor
 
 from onpro import augment, nn
 from onpro.errors import UserError
-from onpro.methods.typed import described, fits
+from onpro.nn.optimizers import SGD, Adam
+from onpro.typed import described, fits
 
-MOST = 1e9
+MAX_NUMBER = 1e9
 """A number beyond this is a slip: nothing is counted or weighed in billions."""
 
-LEAST_TEMPERATURE = 1e-3
-"""What is divided by less leaves no gradient that can be followed."""
+MIN_TEMPERATURE = 1e-3
+"""Similarities divided by less leave no usable gradient."""
 
-MOST_DIMENSIONS = 2**16
+MAX_DIMENSION = 2**16
 """Of a projection; far more than any encoder has features."""
 
 
@@ -26,48 +32,101 @@ class Settings:
     (default from the paper)."""
 
     augmentation: str = "ocm"
-    """How training images are varied: none, ocm, crop, scr, dvc, or several joined by + (default
+    """How training images are augmented: none, ocm, crop, scr, dvc, or several joined by + (default
     from the paper: resized crop, flip, gray)."""
 
     def check(self) -> None:
-        """Refuse values that cannot work, with a sentence; called before anything is built.
+        """Refuse values that cannot work; called before anything is built.
 
         Here what holds for all settings: each is of its type, numbers are finite and not absurdly
         large, and what is named exists.
         """
         hints = get_type_hints(type(self))
         for name, value in ((field.name, getattr(self, field.name)) for field in fields(self)):
-            said, hint = name.replace("_", " "), hints[name]
+            said, hint = _spoken(name), hints[name]
             require(fits(value, hint), f"the {said} must be {described(hint)}, not {value!r}.")
             require(_measured(value), f"the {said} must be finite and at most 1e9, not {value!r}.")
         nn.encoder_kind(self.encoder)
         augment.parts_of(self.augmentation)
 
+    def require_between(self, low: float, high: float, *names: str) -> None:
+        """Refuse settings outside low…high, ends included."""
+        for name in names:
+            value = getattr(self, name)
+            wanted = f"between {low:g} and {high:g}" if high < math.inf else f"at least {low:g}"
+            require(low <= value <= high, f"the {_spoken(name)} must be {wanted}, not {value}.")
 
-def _measured(value: Any) -> bool:
-    """Whether a number, or each of a tuple, is finite and not beyond all measure."""
-    if isinstance(value, (list, tuple)):
-        return all(map(_measured, value))
-    return not isinstance(value, (int, float)) or abs(value) <= MOST
+    def require_at_least(self, low: float, *names: str) -> None:
+        """Refuse settings below a bound."""
+        self.require_between(low, math.inf, *names)
+
+    def require_above(self, low: float, *names: str) -> None:
+        """Refuse settings that are not above a bound."""
+        for name in names:
+            value = getattr(self, name)
+            require(value > low, f"the {_spoken(name)} must be above {low:g}, not {value}.")
 
 
-def require_temperature(value: float, name: str = "temperature") -> None:
-    """Refuse a temperature so low that similarities divided by it overwhelm everything."""
-    require(
-        value >= LEAST_TEMPERATURE,
-        f"the {name} must be at least {LEAST_TEMPERATURE}, not {value}.",
-    )
+@dataclass(frozen=True)
+class OptimizerSettings(Settings):
+    """Settings of an optimizer."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """What takes the steps: sgd (default from the paper) or adam."""
+
+    learning_rate: float = 0.1
+    """Length of the optimizer's steps (default from the paper, for SGD)."""
+
+    momentum: float = 0.0
+    """Momentum of SGD; Adam has averages of its own (default from the paper)."""
+
+    weight_decay: float = 0.0
+    """Weight decay, added to the gradient (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_above(0, "learning_rate")
+        self.require_at_least(0, "weight_decay")
+        require(0 <= self.momentum < 1, "the momentum must be at least 0 and below 1.")
+        require(
+            self.optimizer == "sgd" or self.momentum == 0,
+            "momentum is for SGD: leave it at 0, or set the optimizer to sgd.",
+        )
+
+    def make_optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """The optimizer, whose step is one fused kernel."""
+        rate, decay = self.learning_rate, self.weight_decay
+        if self.optimizer == "adam":
+            return Adam(parameters, rate, weight_decay=decay, fused=True)
+        return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
 
 
-def require_dimension(value: int, name: str) -> None:
-    """Refuse a dimension that a space cannot have; 0 stands for none."""
-    require(
-        0 <= value <= MOST_DIMENSIONS,
-        f"the {name}'s dimension must lie between 0 and {MOST_DIMENSIONS}, not {value}.",
-    )
+@dataclass(frozen=True)
+class ReplaySettings(OptimizerSettings):
+    """Settings of a method that replays stored images."""
+
+    replay_batch: int = 64
+    """Number of stored images replayed with each batch (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_at_least(1, "replay_batch")
 
 
 def require(holds: bool, sentence: str) -> None:
     """Raise the sentence as a mistake of the user unless it holds."""
     if not holds:
         raise UserError(sentence)
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _measured(value: Any) -> bool:
+    """Whether a number, or each of a tuple, is finite and not absurdly large."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_measured, value))
+    return not isinstance(value, (int, float)) or abs(value) <= MAX_NUMBER

@@ -2,7 +2,7 @@
 
 import functools
 import gc
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -11,11 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from onpro.errors import UserError
-from onpro.methods.base import Learn, Stateful
+from onpro.methods.base import Stateful, Terms
 from onpro.methods.registry import AnyMethod
+from onpro.nn.counter import count_images, counting_images
 from onpro.streams import Batch
 
 Engine = Literal["eager", "compile", "graph"]
+
+Step = Callable[[Batch], Terms]
+"""One training step on a batch."""
 
 
 def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
@@ -27,15 +31,27 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
     return name
 
 
-def build_engine(name: Engine, method: AnyMethod) -> Learn:
-    """What computes the steps of a method in the place of `method.learn`."""
+def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
+    """A step of a method, `learn` or `rehearse`, computed by the engine of that name."""
     if name == "graph":
-        method.engine = GraphEngine  # for whatever it repeats besides
-        return GraphEngine(method, method.learn)
+        return GraphEngine(method, step)
     if name == "compile":
-        # Forwards of a step differ in size, and so do steps while the memory fills.
+        # Forward passes of a step differ in size, and so do steps while the memory fills.
         method.network.encoder.compile(dynamic=True)
-    return method.learn
+    return step
+
+
+def phase_of(method: AnyMethod) -> Hashable:
+    """What the course of a step depends on: steps of equal phase run the same operations."""
+    progress = method.progress
+    return (
+        progress.task,
+        progress.steps_in_task > 0,
+        len(progress.seen),
+        method.network.classes,
+        method.memory.phase,
+        tuple(group["lr"] for group in method.optimizer.param_groups),
+    )
 
 
 class GraphEngine:
@@ -48,15 +64,15 @@ class GraphEngine:
     Random numbers are those of the step itself, and so are the results.
     """
 
-    def __init__(self, method: AnyMethod, step: Learn) -> None:
+    def __init__(self, method: AnyMethod, step: Step) -> None:
         self.method = method
         self._step = step
         self._phase: Hashable = None
         self._recording: Recording | None = None
 
-    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch) -> Terms:
         """One training step."""
-        phase = self.method.phase(), batch.images.shape
+        phase = phase_of(self.method), batch.images.shape
         if phase != self._phase or (self._recording is not None and self._recording.outdated()):
             self._phase = phase
             self._forget()
@@ -76,16 +92,18 @@ class GraphEngine:
 class Recording:
     """A step of a method as a CUDA graph."""
 
-    def __init__(self, method: AnyMethod, step: Learn, batch: Batch) -> None:
-        self.method = method
+    def __init__(self, method: AnyMethod, step: Step, batch: Batch) -> None:
         self.batch = replace(batch, images=batch.images.clone(), labels=batch.labels.clone())
         self.graph = torch.cuda.CUDAGraph()
         for generator in method.random:
             self.graph.register_generator_state(generator)
         self._state = list(_tensors(method))
-        before = _counts(method)
         try:
-            with _capturable(method.optimizer), recorded_in(self.graph):
+            with (
+                counting_images() as counter,
+                _capturable(method.optimizer),
+                recorded_in(self.graph),
+            ):
                 terms = step(self.batch)
                 self.names = list(terms)
                 values = [term.detach().float() for term in terms.values()]
@@ -93,20 +111,18 @@ class Recording:
                 _write_back(self._state)
         except RuntimeError as error:
             raise explained(error, method.about.name) from None
-        self.added = _Counts(*(b - a for a, b in zip(before, _counts(method), strict=True)))
-        _set_counts(method, before)  # nothing has been computed yet
+        self.images = counter.images
 
     def outdated(self) -> bool:
-        """Whether somebody has put other tensors in the place of those the graph reads."""
-        return any(place.holder[place.name] is not place.tensor for place in self._state)
+        """Whether other tensors have taken the place of those the graph reads."""
+        return any(place.current is not place.tensor for place in self._state)
 
-    def play(self, batch: Batch) -> dict[str, Tensor]:
+    def play(self, batch: Batch) -> Terms:
         """The step, with another batch of the same size."""
         self.batch.images.copy_(batch.images)
         self.batch.labels.copy_(batch.labels)
         self.graph.replay()
-        now = _counts(self.method)
-        _set_counts(self.method, _Counts(*(a + b for a, b in zip(now, self.added, strict=True))))
+        count_images(self.images)
         if self.values is None:
             return {}
         return dict(zip(self.names, self.values.clone().unbind(), strict=True))
@@ -177,53 +193,52 @@ def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
             group["capturable"] = False
 
 
-class _Counts(NamedTuple):
-    """What a step counts on the host, where a phase does not notice."""
-
-    images: int
-    seen: int
-
-
-def _counts(method: AnyMethod) -> _Counts:
-    memory = getattr(method, "memory", None)
-    return _Counts(method.progress.images, memory.seen if memory is not None else 0)
-
-
-def _set_counts(method: AnyMethod, counts: _Counts) -> None:
-    method.progress.images = counts.images
-    if hasattr(method, "memory"):
-        method.memory.seen = counts.seen
-
-
 class _Place(NamedTuple):
     """Where a tensor of the state is held, and which tensor it was before a step."""
 
-    holder: dict[str, Any]
+    holder: Any
+    """A dictionary, or an object with attributes."""
     name: str
     tensor: Tensor
+
+    @property
+    def current(self) -> Tensor:
+        """The tensor that is there now."""
+        if isinstance(self.holder, dict):
+            tensor: Tensor = self.holder[self.name]
+        else:
+            tensor = getattr(self.holder, self.name)
+        return tensor
+
+    def restore(self) -> None:
+        """Copy the tensor that is there now into the one that was, and put that back."""
+        self.tensor.copy_(self.current)
+        if isinstance(self.holder, dict):
+            self.holder[self.name] = self.tensor
+        else:
+            setattr(self.holder, self.name, self.tensor)
 
 
 def _tensors(part: object) -> Iterator[_Place]:
     """The tensors among the attributes of a method and of its parts."""
     for name, value in vars(part).items():
         if isinstance(value, Tensor):
-            yield _Place(vars(part), name, value)
+            yield _Place(part, name, value)
         elif isinstance(value, dict):
             yield from (_Place(value, n, v) for n, v in value.items() if isinstance(v, Tensor))
         elif isinstance(value, nn.Module):
             for module in value.modules():
-                buffers = module._buffers
-                yield from (_Place(buffers, n, v) for n, v in buffers.items() if v is not None)
+                for n, buffer in module.named_buffers(recurse=False):
+                    yield _Place(module, n, buffer)
         elif isinstance(value, Stateful) and not isinstance(value, torch.optim.Optimizer):
             yield from _tensors(value)
 
 
 def _write_back(state: list[_Place]) -> None:
-    """Where a step put a new tensor in the place of an old one, write it into the old one.
+    """Where a step has put a new tensor in the place of an old one, write it into the old one.
 
-    A graph reads and writes the same places each time it is played.
+    A graph reads and writes the same places each time it is replayed.
     """
-    for holder, name, tensor in state:
-        if holder[name] is not tensor:
-            tensor.copy_(holder[name])
-            holder[name] = tensor
+    for place in state:
+        if place.current is not place.tensor:
+            place.restore()

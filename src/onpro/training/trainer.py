@@ -1,4 +1,4 @@
-"""The loop: batches of the stream go to the method, and after each task it is examined."""
+"""The training loop: batches of the stream go to the method, which is evaluated after each task."""
 
 import logging
 import math
@@ -14,8 +14,9 @@ from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
 from onpro.training.device import repeatable
-from onpro.training.engine import Engine, build_engine
+from onpro.training.engine import Engine
 from onpro.training.evaluation import accuracies, confusion_matrix
+from onpro.training.stepper import Stepper
 
 LOG = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What the examination after a task found."""
+    """What the evaluation after a task found."""
 
     step: int
     task: int
@@ -61,7 +62,7 @@ class Listener(Protocol):
 
 
 class Keeper(Protocol):
-    """Keeps the state of a run on its way, so that it can go on after an interruption."""
+    """Saves the state of a run, so that it can be resumed after an interruption."""
 
     def due(self) -> bool:
         """Whether it wants the state; asked after every step, so that it must not ask a device."""
@@ -102,8 +103,7 @@ class Trainer:
         self.keeper: Keeper | None = None
         self.log_every = log_every
         self.deterministic = deterministic
-        self.engine = engine
-        self._learn = build_engine(engine, method)
+        self.stepper = Stepper(method, engine)
         self.accuracy: list[list[float]] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
         self.train_seconds = 0.0
@@ -124,14 +124,14 @@ class Trainer:
         next step is asked for is theirs and not counted.
 
         A loss or weight that is not finite ends the run; it is looked for only where the device is
-        waited for anyway: at logged steps, before a state is kept, and before an examination.
+        waited for anyway: at logged steps, before a state is kept, and before an evaluation.
         """
-        if self._task_over():  # saved after a task's last step, before its examination
+        if self._task_over():  # saved after a task's last step, before its evaluation
             self._close_task()
         clock = time.perf_counter()
         away, runs = 0.0, 1
         for batch in self.stream:
-            terms = self.method.observe(batch, self._learn)
+            terms = self.stepper.step(batch)
             position = self.stream.position
             task_over = self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
@@ -164,14 +164,14 @@ class Trainer:
         return self.keeper.stopping() or (self.keeper.due() and not task_over)
 
     def _task_over(self) -> bool:
-        """Whether the task that is to be examined next has had its last step."""
-        examined = len(self.accuracy)
-        end = sum(self.stream.steps_per_task[: examined + 1])
-        return examined < self.stream.num_tasks and self.stream.position == end
+        """Whether the task that is to be evaluated next has had its last step."""
+        evaluated = len(self.accuracy)
+        end = sum(self.stream.steps_per_task[: evaluated + 1])
+        return evaluated < self.stream.num_tasks and self.stream.position == end
 
     def _close_task(self) -> None:
         clock = time.perf_counter()
-        self.method.finish_task()
+        self.stepper.finish_task()
         self._wait()
         elapsed = time.perf_counter() - clock
         self.elapsed_seconds += elapsed
@@ -268,7 +268,7 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on from here."""
         return {
-            "method": self.method.state_dict(),
+            "method": self.stepper.state_dict(),
             "stream": self.stream.state_dict(),
             "accuracy": self.accuracy,
             "confusion": self.confusion,
@@ -280,8 +280,7 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state."""
-        self.method.load_state_dict(state["method"])
-        self._learn = build_engine(self.engine, self.method)  # a recording knows old tensors
+        self.stepper.load_state_dict(state["method"])
         self.stream.load_state_dict(state["stream"])
         self.accuracy = [list(row) for row in state["accuracy"]]
         self.confusion = state["confusion"]

@@ -18,6 +18,7 @@ from onpro.memory import reservoir, retrieval
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.streams import Batch
+from onpro.training.stepper import Stepper
 
 PARTS = ("augment", "forward", "backward", "losses", "memory", "optimizer")
 """Losses are whatever is none of the others."""
@@ -38,12 +39,13 @@ class Event(Protocol):
     def self_cpu_time_total(self) -> float: ...  # noqa: D102 # torch says it
 
 
-def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int) -> dict[str, float]:
+def breakdown(stepper: Stepper, batches: Sequence[Batch], steps: int) -> dict[str, float]:
     """Milliseconds of each part of a step, mean of some steps.
 
     On a GPU these are the times its kernels run, without the gaps between them; on a CPU the times
     of operations and of the Python between them. The profiler makes both a bit longer.
     """
+    method = stepper.method
     device = method.context.device
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
@@ -51,7 +53,7 @@ def breakdown(method: AnyMethod, batches: Sequence[Batch], steps: int) -> dict[s
     with _marked(method), profile(activities=activities, acc_events=True) as profiler:
         for batch in islice(cycle(batches), steps):
             with record_function("step"):
-                method.observe(batch)
+                stepper.step(batch)
         wait(device)
     spent = attributed(profiler.events() or (), on_gpu=device.type == "cuda")
     return {part: spent[part] / 1000 / steps for part in PARTS}
@@ -89,14 +91,16 @@ def _kernel_time(event: Event) -> float:
 @contextmanager
 def _marked(method: AnyMethod) -> Iterator[None]:
     """Mark what the building blocks of a method do, for the profiler."""
-    memory = getattr(method, "memory", None)
+    contrast = getattr(method, "contrast", None)  # of OCM and OnPro
     blocks: list[tuple[Any, str, Sequence[str]]] = [
-        (method, "augment", ("vary", "prepare", "rotated_views", "rotated")),
-        (method, "forward", ("encode", "inspect")),
+        (method, "augment", ("augment", "normalise", "rotated")),
+        (contrast, "augment", ("rotate",)),
+        (method.network, "forward", ("features", "features_each")),
+        (method, "forward", ("eval_features",)),
         (method, "backward", ("backward",)),
         (method, "optimizer", ("step",)),
-        (method, "memory", ("draw",)),
-        (memory, "memory", ("take", "write", "advance", "update", "draw")),
+        (method, "memory", ("sample_replay",)),
+        (method.memory, "memory", ("take", "write", "advance", "update", "draw")),
         (reservoir, "memory", ("draw_batch", "draw_sequential", "store")),
         (retrieval, "memory", ("uniform", "where", "per_class", "of_classes", "class_counts")),
     ]

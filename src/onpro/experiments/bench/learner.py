@@ -19,7 +19,6 @@ from onpro.experiments.run import prepare
 from onpro.memory import Memory
 from onpro.nn.count import macs
 from onpro.streams import Batch
-from onpro.training.engine import build_engine
 
 WARM_UP = 3
 """Steps until an engine is at its speed: a graph is recorded at the second."""
@@ -45,9 +44,9 @@ class Learner:
         wait(device)  # the images were made in another queue
         with self.here(), self.footprint.watch():
             trainer = prepare(config, data)
-            self.engine = trainer.engine
+            self._stepper = trainer.stepper
+            self.engine = self._stepper.engine
             self.method = trainer.method
-            self._learn = build_engine(self.engine, self.method)
         self._stream = trainer.stream
         self._random = torch.Generator(device).manual_seed(0)
         self._batches: list[Batch] = []
@@ -60,20 +59,20 @@ class Learner:
     def enter(self, task: int) -> None:
         """Go to the middle of a task, as if earlier ones had been learned, with a full memory."""
         method, device = self.method, self.method.context.device
-        if self.engine == "graph":
-            with self.footprint.watch():  # a run, too, lets go of the last task's recording first
-                self._learn = build_engine(self.engine, method)
+        with self.footprint.watch():  # a run, too, frees the last task's recording first
+            self._stepper.use("eager")
         with self.here(), self.footprint.watch():
             tasks = self._stream.task_classes
             method.progress.seen |= set(chain.from_iterable(tasks[:task]))
-            method.finish_task()
+            self._stepper.finish_task()
             method.progress.task = task - 1
             self._fill_memory(task)
             self._batches = self._batches_of(task)
             for batch in self._batches:  # now all classes have appeared
-                method.observe(batch)
+                self._stepper.step(batch)
             with self._op_by_op(), recorded(device) as self.forwards:
-                method.observe(self._batches[0])
+                self._stepper.step(self._batches[0])
+            self._stepper.use(self.engine)
             self._in_turn = cycle(self._batches)
             for _ in range(WARM_UP):
                 self.step()
@@ -86,7 +85,7 @@ class Learner:
 
     def step(self) -> None:
         """One training step."""
-        self.method.observe(next(self._in_turn), self._learn)
+        self._stepper.step(next(self._in_turn))
 
     def network_alone(self) -> Timed:
         """The encoder's part of a step."""
@@ -96,16 +95,19 @@ class Learner:
     def breakdown(self, steps: int) -> dict[str, float]:
         """Milliseconds of each part of a step; some steps are computed operation by operation."""
         with self.here(), self._op_by_op():
-            return breakdown(self.method, self._batches, steps)
+            self._stepper.use("eager")
+            parts = breakdown(self._stepper, self._batches, steps)
+            self._stepper.use(self.engine)
+            return parts
 
     def _fill_memory(self, task: int) -> None:
         """At once, or by steps where the method has a memory of its own kind."""
         method, context = self.method, self.method.context
-        memory: object = getattr(method, "memory", None)
+        memory = method.memory
         classes = list(chain.from_iterable(self._stream.task_classes[: task + 1]))
-        if type(memory) is Memory:
+        if type(memory) is Memory and memory.capacity:
             fill(memory, classes, self._random)
-        elif memory is not None:
+        elif memory.capacity:
             for batch in made_up_batches(
                 context.memory,
                 self._batches_of(task)[0].images.shape[0],
@@ -114,7 +116,7 @@ class Learner:
                 image_shape=context.image_shape,
                 generator=self._random,
             ):
-                method.observe(batch, self._learn)
+                self._stepper.step(batch)
 
     def _batches_of(self, task: int) -> list[Batch]:
         """The whole batches of a task."""

@@ -122,7 +122,7 @@ def plain_counts(probabilities: Tensor, total: int) -> Tensor:
 
 def mix_confused(
     memory: Memory,
-    prepare: Callable[[Tensor], Tensor],
+    normalise: Callable[[Tensor], Tensor],
     prototypes: Tensor,
     count: int,
     *,
@@ -142,7 +142,7 @@ def mix_confused(
 
     Args:
         memory: where the images come from.
-        prepare: makes network input of stored images.
+        normalise: converts stored images to network input.
         prototypes: (classes, dimension) of the previous step, zero rows for absent classes.
         count: number of images; with rounding "plain" the result may hold more or fewer.
         kernel: see `pair_probabilities`.
@@ -154,7 +154,7 @@ def mix_confused(
     """
     if len(prototypes) < 2:
         alone_images = memory.take(_anywhere(memory, count, generator))
-        return unmixed(prepare(alone_images.images), alone_images.labels)
+        return unmixed(normalise(alone_images.images), alone_images.labels)
     stored = retrieval.class_counts(memory, len(prototypes)) > 0
     present = prototypes.any(dim=1)
     usable = stored & present
@@ -187,7 +187,7 @@ def mix_confused(
     weight = weight.masked_fill(alone, 0.0)
 
     a, b = memory.take(slots_first), memory.take(slots_second)
-    images = mix(prepare(a.images), prepare(b.images), weight)
+    images = mix(normalise(a.images), normalise(b.images), weight)
     return Mixture(images, a.labels, b.labels, weight)
 
 

@@ -1,7 +1,5 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
-from abc import ABC
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,10 +7,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from onpro.losses.precision import at_least_float32
-from onpro.methods.base import Method, S
+from onpro.methods.base import EVAL_BATCH, Method
 from onpro.randomness import derive_seed
-
-IMAGES_AT_ONCE = 256
 
 
 def class_mean_directions(
@@ -55,47 +51,41 @@ def nearest_mean_scores(features: Tensor, means: Tensor) -> Tensor:
     return 2 * unit @ means.T - squares
 
 
-class NearestMeanMethod(Method[S], ABC):
-    """A method that predicts the nearest class mean of its memory, among the classes seen so far.
+class NearestMean:
+    """Predicts the nearest class mean of a method's memory, among the classes seen so far.
 
     The means are those of the stored images as they are, in eval mode. They are computed when a
-    prediction is first asked for and kept until the next step.
+    prediction first needs them and kept until the next step.
     """
 
-    _means: tuple[tuple[int, bool], Tensor] | None = None
+    def __init__(self) -> None:
+        self._means: tuple[tuple[int, bool], Tensor] | None = None
 
-    def rate(self, images: Tensor) -> Tensor:
+    def clear(self) -> None:
+        """Compute the means anew: the memory has changed between two steps."""
+        self._means = None
+
+    def scores(self, method: Method[Any], images: Tensor) -> Tensor:
         """Scores (n, classes) of network input: −‖h − μ_k‖², −∞ for classes not seen."""
-        seen = torch.tensor(
-            sorted(self.progress.seen), dtype=torch.int64, device=self.context.device
-        )
-        near = nearest_mean_scores(self._features(images), self._mean_directions(seen))
-        scores = near.new_full((len(images), self.network.classes), -torch.inf)
+        classes, device = sorted(method.progress.seen), method.context.device
+        seen = torch.tensor(classes, dtype=torch.int64, device=device)
+        near = nearest_mean_scores(method.network.encoder(images), self._directions(method, seen))
+        scores = near.new_full((len(images), method.network.classes), -torch.inf)
         return scores.index_copy_(1, seen, near)
 
-    def forget(self, label: int) -> None:
-        """Give a class up."""
-        super().forget(label)
-        self._means = None
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
-        super().load_state_dict(state)
-        self._means = None
-
-    def _mean_directions(self, seen: Tensor) -> Tensor:
-        moment = (self.progress.steps, self.progress.task_open)
+    def _directions(self, method: Method[Any], seen: Tensor) -> Tensor:
+        moment = (method.progress.steps, method.progress.task_open)
         if self._means is None or self._means[0] != moment:
-            chunks = [
-                self._features(self.prepare(images))
-                for images in self.memory.images.split(IMAGES_AT_ONCE)
+            context, memory = method.context, method.memory
+            features = [
+                method.network.encoder(
+                    method.normalise(images).contiguous(memory_format=context.layout)
+                )
+                for images in memory.images.split(EVAL_BATCH)
             ]
-            # A generator of its own: a prediction must not move the method's randomness.
-            generator = torch.Generator(self.context.device)
-            generator.manual_seed(derive_seed(self.context.seed, "nearest class mean"))
-            means = class_mean_directions(torch.cat(chunks), self.memory.labels, seen, generator)
+            # A generator of its own: a prediction must not change the method's random state.
+            generator = torch.Generator(context.device)
+            generator.manual_seed(derive_seed(context.seed, "nearest class mean"))
+            means = class_mean_directions(torch.cat(features), memory.labels, seen, generator)
             self._means = (moment, means)
         return self._means[1]
-
-    def _features(self, images: Tensor) -> Tensor:
-        return self.network.features(images.contiguous(memory_format=self.context.layout))

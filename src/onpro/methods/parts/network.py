@@ -1,0 +1,155 @@
+"""The network of a method: an encoder, a classifier that can grow, an optional projector."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from onpro.losses.precision import at_least_float32
+from onpro.nn import (
+    GrowingLinear,
+    build_encoder,
+    convolutions,
+    normalised_apart,
+    seeded,
+    use_fused_kernels,
+)
+from onpro.nn.counter import count_images
+from onpro.randomness import derive_seed
+
+
+class Network(nn.Module):
+    """Encoder f, linear classifier φ over all known classes, linear projector g.
+
+    `features` and `logits` are for training: the encoder runs in the precision of the run, and its
+    images are counted. The heads, and a plain call, compute in the precision of the weights.
+
+    Where images are learned in several rotations, each a class of its own, the classifier has
+    several outputs for a class, next to each other; the first is that of images as they are.
+    """
+
+    projector: nn.Linear | None
+    autocast: torch.dtype | None = None
+    """Half precision of the encoder in training; None: that of its weights."""
+    layout: torch.memory_format = torch.contiguous_format
+    fused = False
+    """Whether batch norm runs in fused kernels."""
+    _passes: list[tuple[Tensor, Tensor]] | None = None
+
+    def __init__(
+        self,
+        encoder: str,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        projection: int = 0,
+        outputs_per_class: int = 1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.outputs_per_class = outputs_per_class
+        self.encoder = build_encoder(encoder, image_shape, seed=derive_seed(seed, "encoder"))
+        width = self.encoder.out_features
+        generator = torch.Generator().manual_seed(derive_seed(seed, "classifier"))
+        outputs = classes * outputs_per_class
+        self.classifier = GrowingLinear(width, outputs, generator=generator)
+        with seeded(derive_seed(seed, "projector")):
+            self.projector = nn.Linear(width, projection) if projection else None
+
+    def placed(
+        self,
+        device: torch.device,
+        *,
+        autocast: torch.dtype | None,
+        layout: torch.memory_format,
+        fused: bool,
+    ) -> Self:
+        """Move the new network to its device, ready for training."""
+        self.autocast, self.layout, self.fused = autocast, layout, fused
+        self.to(device, memory_format=layout)  # type: ignore[call-overload] # missing in torch's stubs
+        if fused:
+            use_fused_kernels(self)
+        return self.train()
+
+    @property
+    def classes(self) -> int:
+        """Number of classes the network has room for."""
+        return self.classifier.out_features // self.outputs_per_class
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits φ(f(x)) of images as they are, (n, classes)."""
+        logits: Tensor = self.classifier(self.encoder(images))
+        return logits[:, :: self.outputs_per_class]
+
+    def features(self, images: Tensor) -> Tensor:
+        """H = f(x) in training, (n, features), float32 or better."""
+        count_images(len(images))
+        dtype = self.autocast
+        with torch.autocast(images.device.type, dtype=dtype, enabled=dtype is not None):
+            features = self.encoder(images.contiguous(memory_format=self.layout))
+        features = at_least_float32(features)
+        if self._passes is not None:
+            self._passes.append((images, features))
+        return features
+
+    @contextmanager
+    def watched(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """Collect the images and features of all passes inside, for losses on top of a method's."""
+        self._passes = []
+        try:
+            yield self._passes
+        finally:
+            self._passes = None
+
+    def features_each(self, *batches: Tensor) -> Sequence[Tensor]:
+        """H = f(x) of batches that go through the encoder one after the other.
+
+        Batch norm normalises each by its own statistics, and its running statistics follow each in
+        turn. Fused kernels do that in a single pass over all of them.
+        """
+        if not self.fused:
+            return [self.features(images) for images in batches]
+        sizes = [len(images) for images in batches]
+        with normalised_apart(self.encoder, sizes):
+            return torch.split(self.features(torch.cat(batches)), sizes)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """φ(f(x)) in training, (n, outputs)."""
+        logits: Tensor = self.classifier(self.features(images))
+        return logits
+
+    def logits_each(self, *batches: Tensor) -> list[Tensor]:
+        """φ(f(x)) of batches, see `features_each`."""
+        return [self.classifier(features) for features in self.features_each(*batches)]
+
+    def project(self, features: Tensor) -> Tensor:
+        """U = g(h), or h itself without a projector."""
+        return features if self.projector is None else self.projector(features)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """z: projections of features, of length 1."""
+        return normalize(self.project(features))
+
+    def outputs_of(self, label: int) -> range:
+        """The classifier's outputs for a class."""
+        return range(label * self.outputs_per_class, (label + 1) * self.outputs_per_class)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Switch to eval mode without gradients and with IEEE arithmetic, as for predictions."""
+        self.eval()
+        try:
+            with torch.no_grad(), convolutions("ieee"):
+                yield
+        finally:
+            self.train()
+
+    def grow(
+        self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    ) -> None:
+        """Make room for `classes` classes; old outputs and their optimizer state stay."""
+        outputs = classes * self.outputs_per_class
+        self.classifier.grow(outputs, optimizer=optimizer, generator=generator)

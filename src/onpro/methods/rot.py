@@ -1,0 +1,56 @@
+"""Rotated copies of each image as classes of their own: the paper's "-Rot" baselines (Table A4).
+
+Class y in rotation q is output 16·y + q of a wider classifier, so that the outputs of a class do
+not depend on the number of classes, and the classifier can grow.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from onpro.augment import check_rotation, rotations
+from onpro.methods.base import Labelled, Method, Terms
+from onpro.methods.registry import register_wrapper
+from onpro.methods.settings import Settings
+
+
+@dataclass(frozen=True)
+class RotSettings(Settings):
+    """Settings of the rotated copies."""
+
+    rotations: Literal[4, 16] = 16
+    """Rotated copies of each training image, each a class of its own (default from the paper)."""
+
+
+@register_wrapper(
+    "rot",
+    RotSettings,
+    title="rotated copies as classes",
+    paper="Online Prototype Learning for Online Continual Learning",
+    year=2023,
+    images_per_step="16 times as many",
+)
+class Rot(Method[RotSettings]):
+    """The terms of a method's loss on all rotations of its images; predicts by unrotated ones."""
+
+    def make_network(self, **arguments: Any) -> Any:
+        """A network with an output for each rotation of a class."""
+        check_rotation(self.context.image_shape, self.settings.rotations)
+        return super().make_network(outputs_per_class=self.settings.rotations, **arguments)
+
+    def terms(self, *samples: Labelled) -> Terms:
+        """The terms of the rotated images."""
+        base: Any = super()
+        terms: Terms = base.terms(*map(self.rotated, samples))
+        return terms
+
+    def rotated(self, samples: Labelled) -> Labelled:
+        """Images (n, 3, s, s) in all rotations, block after block, and their outputs.
+
+        A label below 0 stands for none and stays as it is.
+        """
+        blocks, labels = self.settings.rotations, samples.labels
+        outputs = blocks * labels + torch.arange(blocks, device=labels.device)[:, None]
+        outputs = torch.where(labels < 0, labels, outputs).flatten()
+        return Labelled(rotations(samples.images, blocks), outputs)
