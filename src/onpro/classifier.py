@@ -31,7 +31,7 @@ from onpro.inputs import (
 )
 from onpro.learner import Learner, Remembered, Turns, shape_of
 from onpro.methods import Context, Settings, data_values, method
-from onpro.methods.base import out_of_memory
+from onpro.memory.memory import out_of_memory
 from onpro.nn import AUTOCAST
 from onpro.restoring import UnsoundError, check_file, check_learner, require, same
 from onpro.training.device import pick_device, pick_precision

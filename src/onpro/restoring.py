@@ -15,7 +15,7 @@ from onpro.inputs import MOST_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
-from onpro.methods.base import Progress
+from onpro.streams import Progress
 from onpro.methods.registry import AnyMethod
 
 MOST = 2**53

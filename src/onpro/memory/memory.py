@@ -1,6 +1,7 @@
 """Storage of past images on the device."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,9 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
+
+MAX_IMAGES = 2**40
+"""In a memory; torch cannot even count the bytes of many more."""
 
 FieldSpec = tuple[tuple[int, ...], torch.dtype]
 
@@ -222,3 +226,25 @@ class Memory:
                     (self.capacity + 1, *values.shape[1:])
                 )
             self.fields[name].copy_(values)
+
+
+@contextmanager
+def room_for(images: int, device: torch.device) -> Iterator[None]:
+    """Report a memory made inside that does not fit as a mistake of the user."""
+    too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
+    if images > MAX_IMAGES:
+        raise UserError(too_large)
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        raise UserError(too_large) from error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says so; on a CPU, torch has no error type of its own for it."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
+        isinstance(error, RuntimeError)
+        and any(sign in str(error) for sign in ("DefaultCPUAllocator", "Storage size calculation"))
+    )

@@ -1,6 +1,6 @@
 """How one learns: one file a method, its settings on top, its class below."""
 
-from onpro.methods import (
+from onpro.methods import (  # noqa: F401 # registers them
     agem,
     aser,
     cope,
@@ -42,29 +42,13 @@ __all__ = [
     "ReplaySettings",
     "Settings",
     "Terms",
-    "agem",
-    "aser",
-    "cope",
     "data_values",
-    "derpp",
-    "dvc",
-    "er",
-    "gdumb",
-    "gss",
-    "icarl",
-    "kd",
     "method",
     "methods",
-    "mir",
-    "ocm",
-    "onpro",
-    "pass_",
     "recipes",
     "register",
     "register_wrapper",
     "require",
-    "rot",
-    "scr",
     "settings_for",
     "wrappers",
 ]

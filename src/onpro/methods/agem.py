@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, Terms
-from onpro.methods.parts.gradients import flattened
+from onpro.nn.gradients import flattened
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER

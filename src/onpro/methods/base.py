@@ -1,8 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -10,18 +9,14 @@ import torch
 from torch import Tensor
 
 from onpro import augment
-from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
-from onpro.memory.memory import FieldSpec
-from onpro.methods.parts.network import Network
+from onpro.memory.memory import FieldSpec, room_for
 from onpro.methods.settings import Settings
 from onpro.nn import AUTOCAST, Precision
 from onpro.nn.counter import count_images
+from onpro.nn.network import Network
 from onpro.randomness import Generators
-from onpro.streams import Batch
-
-MAX_MEMORY = 2**40
-"""Images in a memory; torch cannot even count the bytes of many more."""
+from onpro.streams import Batch, Progress
 
 EVAL_BATCH = 256
 """Images that go through the network at a time where no gradient is needed."""
@@ -86,40 +81,6 @@ class About:
     """How a class is predicted: a linear head, nearest class mean, …"""
     images_per_step: str
     """Images through the network in one step, at batches of 10 and 64 replayed images."""
-
-
-@dataclass
-class Progress:
-    """Where the stream stands; the training loop keeps it, methods read it.
-
-    All of it is on the host, so that reading it needs no host–device sync.
-    """
-
-    steps: int = 0
-    task: int = -1
-    """Number of the current task, from 0; −1 before the first."""
-    task_open: bool = False
-    announced: int | None = None
-    """What the stream calls the current task."""
-    steps_in_task: int = 0
-    seen: set[int] = field(default_factory=set)
-    """Classes met so far, those of the current batch included."""
-    seen_before_task: set[int] = field(default_factory=set)
-    """Classes met before the current task began."""
-    images: int = 0
-    """Images that went through the network in training."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
-        sets = {name: sorted(value) for name, value in vars(self).items() if type(value) is set}
-        return vars(self) | sets
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        if state.keys() != vars(self).keys():
-            raise ValueError(f"progress has {', '.join(vars(self))}, not {', '.join(state)}")
-        for name, value in vars(self).items():
-            setattr(self, name, set(state[name]) if type(value) is set else state[name])
 
 
 @runtime_checkable
@@ -357,25 +318,3 @@ def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
         for name, value in averages.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape:
                 averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
-
-
-@contextmanager
-def room_for(images: int, device: torch.device) -> Iterator[None]:
-    """Report a memory made inside that does not fit as a mistake of the user."""
-    too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
-    if images > MAX_MEMORY:
-        raise UserError(too_large)
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        raise UserError(too_large) from error
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error says so; on a CPU, torch has no error type of its own for it."""
-    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
-        isinstance(error, RuntimeError)
-        and any(sign in str(error) for sign in ("DefaultCPUAllocator", "Storage size calculation"))
-    )

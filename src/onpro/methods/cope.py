@@ -11,16 +11,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from onpro import losses
 from onpro.errors import counted
+from onpro.memory.memory import room_for
 from onpro.memory.per_class import PerClassMemory
-from onpro.methods.base import Context, Labelled, Method, Terms, room_for
-from onpro.methods.parts.network import Network
+from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import MAX_DIMENSION, ReplaySettings, require
-from onpro.randomness import derive_seed
+from onpro.nn.network import PrototypeNetwork
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, SHORT_STREAMS, on
 from onpro.streams import Batch
 
@@ -87,7 +86,7 @@ class CoPESettings(ReplaySettings):
 class CoPE(Method[CoPESettings]):
     """L = PPP(X and Xb) in one forward pass; prototypes are constant in it and move afterwards."""
 
-    network: "PrototypeNetwork"
+    network: PrototypeNetwork
     memory: PerClassMemory  # type: ignore[assignment] # another kind of memory
 
     def __init__(self, settings: CoPESettings, context: Context) -> None:
@@ -164,59 +163,3 @@ class CoPE(Method[CoPESettings]):
     def classes_in(self, state: Mapping[str, Any]) -> int:
         """Number of classes a saved state has room for."""
         return len(state["network"]["prototypes"])
-
-
-class PrototypeNetwork(Network):
-    """Encoder f and linear embedding g; the score of a class is v·p_k, v = g(f(x)) of length 1.
-
-    There is a prototype for every class there is room for, random and of length 1 until the
-    method moves it; `known` says which classes have appeared. The classifier has no outputs.
-    """
-
-    prototypes: Tensor
-    """(classes, dimension)"""
-    known: Tensor
-    """(classes,) bool"""
-
-    def __init__(
-        self,
-        encoder: str,
-        image_shape: tuple[int, int, int],
-        classes: int,
-        *,
-        projection: int,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(encoder, image_shape, 0, projection=projection, seed=seed)
-        self.dimension = projection
-        generator = torch.Generator().manual_seed(derive_seed(seed, "prototypes"))
-        self.register_buffer("prototypes", self._fresh(classes, generator))
-        self.register_buffer("known", torch.zeros(classes, dtype=torch.bool))
-
-    @property
-    def classes(self) -> int:
-        """Number of prototypes."""
-        return len(self.prototypes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Scores v·p_k (n, classes), −∞ for classes that have not appeared."""
-        scores = self.embed(self.encoder(images)) @ self.prototypes.T
-        return scores.masked_fill(~self.known, -torch.inf)
-
-    def grow(
-        self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
-    ) -> None:
-        """Add prototypes for classes that have not appeared yet; nothing else has to change."""
-        added = classes - self.classes
-        self.prototypes = torch.cat([self.prototypes, self._fresh(added, generator)])
-        self.known = torch.cat([self.known, self.known.new_zeros(added)])
-
-    def forget(self, label: int, generator: torch.Generator) -> None:
-        """Drop a class: a new random prototype, and it has not appeared."""
-        self.prototypes[label] = self._fresh(1, generator)[0]
-        self.known[label] = False
-
-    def _fresh(self, count: int, generator: torch.Generator) -> Tensor:
-        """Random directions, each coordinate from U(0, 1) before it is scaled to length 1."""
-        shape = (count, self.dimension)
-        return normalize(torch.rand(shape, generator=generator, device=generator.device))

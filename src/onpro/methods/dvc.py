@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from onpro import losses
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
-from onpro.methods.parts.gradients import virtual_step
+from onpro.nn.gradients import virtual_step
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions

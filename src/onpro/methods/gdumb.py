@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
-from onpro.methods.base import Context, Method, Terms, room_for
+from onpro.memory.memory import room_for
+from onpro.methods.base import Context, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import OptimizerSettings, require
 from onpro.randomness import derive_seed

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.gradients import batch_gradient, cosines, per_sample_gradients
+from onpro.nn.gradients import batch_gradient, cosines, per_sample_gradients
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.nn import convolutions

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, pad
+from torch.nn.functional import pad
 
+from onpro import losses
 from onpro.memory import retrieval
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, Terms
@@ -62,12 +63,12 @@ class ICaRL(Method[ICaRLSettings]):
         self.in_use = self.in_use.index_fill(0, batch.labels, True)
         images = self.augment(self.normalise(batch.images))
         counted = torch.ones(len(images), dtype=torch.bool, device=images.device)
-        targets = binary_targets(batch.labels, len(images), self.network.classes)
+        targets = losses.binary_targets(batch.labels, len(images), self.network.classes)
         if self.teacher.in_use:
             replay, eligible = self.sample_earlier_tasks()
             counted = torch.cat([counted, eligible])
             images = repeated(torch.cat([images, self.augment(replay)]), counted)
-            targets = binary_targets(
+            targets = losses.binary_targets(
                 batch.labels,
                 len(images),
                 self.network.classes,
@@ -75,7 +76,7 @@ class ICaRL(Method[ICaRLSettings]):
                 self.teacher.known,
             )
         logits = self.network.logits(images)
-        loss = summed_binary_cross_entropy(logits, targets, units=self.in_use, rows=counted)
+        loss = losses.summed_binary_cross_entropy(logits, targets, units=self.in_use, rows=counted)
         terms = {"binary": loss}
         self.minimise(terms)
         task = torch.full_like(batch.labels, self.progress.task)
@@ -118,53 +119,6 @@ class ICaRL(Method[ICaRLSettings]):
         """Restore a saved state."""
         super().load_state_dict(state)
         self.nearest_mean.clear()
-
-
-def binary_targets(
-    labels: Tensor,
-    rows: int,
-    classes: int,
-    previous: Tensor | None = None,
-    known: Tensor | None = None,
-) -> Tensor:
-    """What each unit shall say of each image.
-
-    Old classes shall look as the previous network saw them, on every row; of the new classes, a
-    new image has its own, a replayed one none. A new image of an old class, which occurs where
-    nobody separates tasks, keeps its label too.
-
-    Args:
-        labels: (n,) labels of the new images, which are the first rows.
-        rows: number of images, new and replayed.
-        classes: number of units.
-        previous: (rows, k) logits of the previous network, k ≤ classes; None in the first task.
-        known: (k,) which of its units stand for old classes.
-
-    Returns:
-        (rows, classes), each between 0 and 1.
-    """
-    dtype = torch.float32 if previous is None else previous.dtype
-    targets = torch.zeros(rows, classes, dtype=dtype, device=labels.device)
-    if previous is not None and known is not None:
-        targets[:, : len(known)] = previous.sigmoid() * known
-    targets[: len(labels)].scatter_(1, labels[:, None], 1.0)
-    return targets
-
-
-def summed_binary_cross_entropy(
-    logits: Tensor, targets: Tensor, *, units: Tensor, rows: Tensor
-) -> Tensor:
-    """Binary cross-entropy, summed over the units in use, mean over the rows that count.
-
-    Args:
-        logits: (n, classes).
-        targets: (n, classes).
-        units: (classes,) bool, those in use.
-        rows: (n,) bool, those that count.
-    """
-    each = binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
-    counted = rows[:, None] & units
-    return each.masked_fill(~counted, 0.0).sum() / rows.sum()
 
 
 def repeated(images: Tensor, counted: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.gradients import virtual_step
+from onpro.nn.gradients import virtual_step
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions

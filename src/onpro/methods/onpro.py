@@ -141,12 +141,12 @@ class OnProSettings(ContrastSettings):
         "ce-separate": Recipe(
             "Table A3: a cross-entropy of new, another of replay", {"cross_entropy": "separate"}
         ),
-        "alpha-0": Recipe("Table A5: share of feedback 0", {"feedback": 0.0}),
-        "alpha-0.1": Recipe("Table A5: share of feedback 0.1", {"feedback": 0.1}),
-        "alpha-0.25": Recipe("Table A5: share of feedback 0.25", {"feedback": 0.25}),
-        "alpha-0.5": Recipe("Table A5: share of feedback 0.5", {"feedback": 0.5}),
-        "alpha-0.75": Recipe("Table A5: share of feedback 0.75", {"feedback": 0.75}),
-        "alpha-0.9": Recipe("Table A5: share of feedback 0.9", {"feedback": 0.9}),
+        **{
+            f"alpha-{share:g}": Recipe(
+                f"Table A5: share of feedback {share:g}", {"feedback": share}
+            )
+            for share in (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
+        },
         "without-projector": Recipe("Table A6: no projection", {"projection": 0}),
         "without-rotation": Recipe("Figure A4: no rotated copies", {"rotations": 1}),
         "paper-text": Recipe(

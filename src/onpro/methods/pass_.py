@@ -163,7 +163,7 @@ class PASS(Method[PASSSettings]):
         )
         means, counts = losses.class_means(features, labels, self.network.classes)
         if self.progress.task == 0:
-            self.radius = spread(features, labels, means, counts)
+            self.radius = losses.spread(features, labels, means, counts)
         self.prototypes = torch.where(counts[:, None] > 0, means, self.prototypes)
         self.has_prototype = self.has_prototype | (counts > 0)
         self.previous.become(self.network, self.progress.seen)
@@ -189,18 +189,3 @@ class PASS(Method[PASSSettings]):
     def has_past(self) -> bool:
         """Whether there is a prototype, which later tasks rely on; asks the device."""
         return bool(self.has_prototype.any())
-
-
-def spread(features: Tensor, labels: Tensor, means: Tensor, counts: Tensor) -> Tensor:
-    """The root of the mean over classes of trace(cov_k)/width, cov_k with divisor n_k − 1.
-
-    Args:
-        features: (n, width)
-        labels: (n,)
-        means: (classes, width) of each class.
-        counts: (classes,) number of its features; a class of one feature counts 0.
-    """
-    squares = (features - means[labels]).square().mean(dim=1, keepdim=True)
-    biased, _ = losses.class_means(squares, labels, len(means))
-    variance = biased[:, 0] * counts / (counts - 1).clamp(min=1)
-    return (variance.sum() / (counts > 0).sum().clamp(min=1)).sqrt()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onpro.methods.parts.network import Network
+from onpro.nn.network import Network
 
 
 class Teacher:

@@ -1,4 +1,4 @@
-"""The network of a method: an encoder, a classifier that can grow, an optional projector."""
+"""Networks of methods: an encoder with a classifier that can grow, or with prototypes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from onpro.losses.precision import at_least_float32
 from onpro.nn import (
     GrowingLinear,
     build_encoder,
@@ -90,7 +89,7 @@ class Network(nn.Module):
         dtype = self.autocast
         with torch.autocast(images.device.type, dtype=dtype, enabled=dtype is not None):
             features = self.encoder(images.contiguous(memory_format=self.layout))
-        features = at_least_float32(features)
+        features = features if features.dtype == torch.float64 else features.float()
         if self._passes is not None:
             self._passes.append((images, features))
         return features
@@ -153,3 +152,59 @@ class Network(nn.Module):
         """Make room for `classes` classes; old outputs and their optimizer state stay."""
         outputs = classes * self.outputs_per_class
         self.classifier.grow(outputs, optimizer=optimizer, generator=generator)
+
+
+class PrototypeNetwork(Network):
+    """Encoder f and linear embedding g; the score of a class is v·p_k, v = g(f(x)) of length 1.
+
+    There is a prototype for every class there is room for, random and of length 1 until the
+    method moves it; `known` says which classes have appeared. The classifier has no outputs.
+    """
+
+    prototypes: Tensor
+    """(classes, dimension)"""
+    known: Tensor
+    """(classes,) bool"""
+
+    def __init__(
+        self,
+        encoder: str,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        projection: int,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(encoder, image_shape, 0, projection=projection, seed=seed)
+        self.dimension = projection
+        generator = torch.Generator().manual_seed(derive_seed(seed, "prototypes"))
+        self.register_buffer("prototypes", self._fresh(classes, generator))
+        self.register_buffer("known", torch.zeros(classes, dtype=torch.bool))
+
+    @property
+    def classes(self) -> int:
+        """Number of prototypes."""
+        return len(self.prototypes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores v·p_k (n, classes), −∞ for classes that have not appeared."""
+        scores = self.embed(self.encoder(images)) @ self.prototypes.T
+        return scores.masked_fill(~self.known, -torch.inf)
+
+    def grow(
+        self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
+    ) -> None:
+        """Add prototypes for classes that have not appeared yet; nothing else has to change."""
+        added = classes - self.classes
+        self.prototypes = torch.cat([self.prototypes, self._fresh(added, generator)])
+        self.known = torch.cat([self.known, self.known.new_zeros(added)])
+
+    def forget(self, label: int, generator: torch.Generator) -> None:
+        """Drop a class: a new random prototype, and it has not appeared."""
+        self.prototypes[label] = self._fresh(1, generator)[0]
+        self.known[label] = False
+
+    def _fresh(self, count: int, generator: torch.Generator) -> Tensor:
+        """Random directions, each coordinate from U(0, 1) before it is scaled to length 1."""
+        shape = (count, self.dimension)
+        return normalize(torch.rand(shape, generator=generator, device=generator.device))
