@@ -14,8 +14,8 @@ from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
 from onpro.nn.precision import AUTOCAST, Precision, convolutions
 from onpro.nn.resnet import ResNet18
-from onpro.nn.seeding import seeded
 from onpro.nn.slim import Slim
+from onpro.randomness import seeded
 
 __all__ = [
     "AUTOCAST",

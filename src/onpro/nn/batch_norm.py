@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, relu
 
+from onpro.torch_private import in_function_transform
+
 LOG = logging.getLogger(__name__)
 
 
@@ -62,7 +64,7 @@ class BatchNorm(nn.BatchNorm2d):
         return (
             self.training
             and min(self.groups or (len(x),)) * x.shape[2] * x.shape[3] > 1
-            and not torch._C._are_functorch_transforms_active()
+            and not in_function_transform()
             and all(m.is_cuda and m.is_contiguous(memory_format=torch.channels_last) for m in maps)
             and all(m.dtype == x.dtype for m in maps)
         )
