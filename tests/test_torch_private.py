@@ -32,7 +32,7 @@ def test_gamma_samples_come_from_the_given_generator_alone() -> None:
     torch.testing.assert_close(one.var(dim=0), concentration[0], rtol=0.2, atol=0)
 
 
-def test_transforms_are_seen_even_where_no_tensor_is_wrapped() -> None:
+def test_active_transforms_are_detected() -> None:
     seen: list[bool] = []
 
     def note(x: Tensor) -> Tensor:

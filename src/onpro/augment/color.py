@@ -18,7 +18,7 @@ def luminance(images: Tensor) -> Tensor:
 
 
 def grayscale_where(chosen: Tensor, images: Tensor) -> Tensor:
-    """Convert the chosen images to grayscale; `chosen` is (n,), or (1,) for all images alike."""
+    """Convert the chosen images to grayscale; `chosen` is (n,), or (1,) for all images."""
     return torch.where(chosen[:, None, None, None], luminance(images), images)
 
 
@@ -27,7 +27,7 @@ def shift_hue(images: Tensor, turns: Tensor) -> Tensor:
 
     Args:
         images: (n, 3, h, w) RGB pixels in [0, 1].
-        turns: (n,) shift in turns of the colour circle, or (1,) for all images alike.
+        turns: (n,) shift in turns of the colour circle, or (1,) for all images.
     """
     brightest, channel = images.max(dim=1, keepdim=True)
     spread = brightest - images.amin(dim=1, keepdim=True)

@@ -1,9 +1,9 @@
 """Retrieval policies: which stored items are replayed.
 
 Every function returns slots (int64, on the memory's device) for `Memory.take`. Their number is
-known without a host–device sync. If the number of matching items depends on the stored labels, a second
-tensor says which of the slots are valid; the others are arbitrary filled slots, to be taken and
-then ignored.
+known without a host–device sync. If the number of matching items depends on the stored labels, a
+second tensor says which of the slots are valid; the others are arbitrary filled slots, to be taken
+and then ignored.
 """
 
 import torch

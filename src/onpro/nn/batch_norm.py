@@ -111,9 +111,10 @@ def fused_kernels_exist() -> bool:
 
 @functools.cache
 def fused_kernels_work(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether fused kernels compile and run on a device; log a warning if a GPU fails.
+    """Return whether fused kernels compile, which needs a C compiler, and run on a device.
 
-    Compiling needs a C compiler. Afterwards the kernels for maps of this type are compiled.
+    Log a warning if they fail on a GPU. Otherwise they are compiled afterwards, for maps of this
+    type.
     """
     if device.type != "cuda" or not fused_kernels_exist():
         return False
