@@ -1,4 +1,4 @@
-"""Mistakes of the user are told in one sentence."""
+"""Errors of the user are one sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A file is replaced as a whole, by any number of writers, and nothing else is touched."""
+"""Files are replaced atomically, by any number of writers, and no other file is changed."""
 
 import os
 import stat

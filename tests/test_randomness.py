@@ -1,9 +1,11 @@
-"""One generator for each purpose, all from one seed, none from torch's global state."""
+"""One generator per purpose, all from one seed, none from torch's global state."""
 
+import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
-from onpro.randomness import Generators, derive_seed
+from onpro.randomness import Generators, beta, derive_seed
 
 CPU = torch.device("cpu")
 
@@ -52,3 +54,23 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
     resumed.load_state_dict(state)
     assert torch.equal(draw(resumed, "memory"), expected[0])
     assert torch.equal(draw(resumed, "mixup"), expected[1]), "first used after the save"
+
+
+@pytest.mark.parametrize("concentration", [0.4, 1.0, 3.0])
+def test_beta_samples_have_the_beta_distribution(concentration: float) -> None:
+    samples = beta(concentration, 5000, torch.Generator().manual_seed(0)).double()
+    found = stats.kstest(samples.numpy(), stats.beta(concentration, concentration).cdf)
+    assert found.pvalue > 1e-3
+
+
+def test_beta_samples_depend_on_the_generator_alone() -> None:
+    first, second, other = (beta(0.4, 7, torch.Generator().manual_seed(s)) for s in (3, 3, 4))
+    assert first.shape == (7,)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_beta_of_a_tiny_concentration_is_finite() -> None:
+    samples = beta(1e-4, 1000, torch.Generator().manual_seed(0))
+    assert samples.isfinite().all()
+    assert ((samples >= 0) & (samples <= 1)).all()

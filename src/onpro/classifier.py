@@ -30,8 +30,8 @@ from onpro.inputs import (
     can_be_saved,
 )
 from onpro.learner import Learner, Remembered, Turns, shape_of
-from onpro.methods import Context, Settings, data_values, method
 from onpro.memory.memory import out_of_memory
+from onpro.methods import Context, Settings, data_values, method
 from onpro.nn import AUTOCAST
 from onpro.restoring import UnsoundError, check_file, check_learner, require, same
 from onpro.training.device import pick_device, pick_precision

@@ -1,18 +1,18 @@
-"""Mistakes of the user, as opposed to defects of the program, and words for them."""
+"""Errors caused by the user, and helpers for their messages."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake the user can mend: its message is one sentence that says what to do.
+    """An error that the user can fix; its message is one sentence that says how.
 
-    The command prints the sentence and exits with status 2, without a traceback.
+    The command prints the message and exits with status 2, without a traceback.
     """
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, listed: bool = True) -> UserError:
-    """The error for a name nobody knows, with the nearest known name as a suggestion.
+    """Return the error for an unknown name, with the closest known name as a suggestion.
 
     >>> str(unknown("method", "onproo", ["er", "onpro"]))
     "there is no method 'onproo'; did you mean 'onpro'? Known: er, onpro."
@@ -26,7 +26,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, listed: bool = True) 
 
 
 def counted(number: int, thing: str) -> str:
-    """So many of a thing, as one says it.
+    """Return a number with its noun in the singular or plural.
 
     >>> counted(1, "image"), counted(20, "image")
     ('1 image', '20 images')

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and read without surprises."""
+"""Atomic writing and safe opening of files."""
 
 import errno
 import os
@@ -13,26 +13,26 @@ NEW_FILE = 0o666
 """Mode of a new file, before the user's umask."""
 
 PRIVATE_FILE = 0o600
-"""Mode of a new file that nobody else may read."""
+"""Mode of a new file that only its owner may read."""
 
 _PREFIX, _SUFFIX = ".onpro-", ".part"
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # else opening a FIFO waits for its other end
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # else opening a FIFO blocks until its other end opens
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows only
 
 
 @contextmanager
 def replacing(path: Path, *, mode: int = NEW_FILE) -> Iterator[BinaryIO]:
-    """A file to write that takes the place of `path` only once it is safe on the disk.
+    """Open a temporary file that atomically replaces `path` on success, after an fsync.
 
-    What is written goes to a file of its own in the same folder, so any number of threads and
-    processes may replace one path: the last to finish wins, and a reader sees one of them whole.
-    If `path` is a link, the file it points to is replaced. An existing file keeps its mode and,
-    where the system allows it, its owner.
+    The temporary file is in the same folder and has a unique name, so several threads and processes
+    may replace one path: the last to finish wins, and readers see one version in full. If `path` is
+    a symbolic link, its target is replaced. An existing file keeps its mode and, where permitted,
+    its owner.
 
     Args:
-        path: the file to replace or create.
-        mode: of a file that does not exist yet, before the umask.
+        path: The file to replace or create.
+        mode: Mode of a new file, before the umask.
     """
     target = _target(path)
     old = _status(target)
@@ -55,7 +55,7 @@ def replacing(path: Path, *, mode: int = NEW_FILE) -> Iterator[BinaryIO]:
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a file of that name was left by a process killed inside `replacing`.
+    """Return whether a file of this name was left by a process killed inside `replacing`.
 
     >>> is_leftover(".onpro-0123456789ab.part"), is_leftover("thesis.part")
     (True, False)
@@ -64,23 +64,23 @@ def is_leftover(name: str) -> bool:
 
 
 def read_plain(path: Path, *, follow_links: bool = True) -> bytes:
-    """The content of a regular file; OSError for anything else, without waiting for it.
+    """Read a regular file; raise OSError for anything else, without blocking.
 
     Args:
-        path: the file.
-        follow_links: whether `path` itself may be a link.
+        path: The file.
+        follow_links: Whether `path` itself may be a symbolic link.
     """
     with open_plain(path, "rb", follow_links=follow_links) as file:
         return file.read()
 
 
 def open_plain(path: Path, mode: Literal["rb", "ab"], *, follow_links: bool = False) -> BinaryIO:
-    """Open a regular file to read or to append; OSError for anything else, without waiting.
+    """Open a regular file; raise OSError for anything else, without blocking.
 
     Args:
-        path: the file; one to append to is made where it is missing.
-        mode: as of `open`.
-        follow_links: whether `path` itself may be a link.
+        path: The file; mode "ab" creates it if it is missing.
+        mode: As in `open`.
+        follow_links: Whether `path` itself may be a symbolic link.
     """
     flags = os.O_RDONLY if mode == "rb" else os.O_WRONLY | os.O_APPEND | os.O_CREAT
     handle = os.open(
@@ -104,7 +104,7 @@ def _target(path: Path) -> Path:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """The state of an existing regular file, None where there is none."""
+    """Return the status of a regular file, None if there is no file."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -119,8 +119,8 @@ def _require_regular(status: os.stat_result, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename last: the folder's own entry has to reach the disk too."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened
+    """Sync a folder, without which a rename in it may be lost in a crash."""
+    if os.name != "posix":  # other systems cannot open folders
         return
     handle = os.open(folder, os.O_RDONLY)
     try:

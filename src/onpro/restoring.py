@@ -15,8 +15,8 @@ from onpro.inputs import MOST_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
-from onpro.streams import Progress
 from onpro.methods.registry import AnyMethod
+from onpro.streams import Progress
 
 MOST = 2**53
 """Of what is counted: images, steps."""

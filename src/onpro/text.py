@@ -1,23 +1,23 @@
-"""Text that others wrote, such as names in files and of files, made fit to be shown."""
+"""Sanitise untrusted text, such as names of files, for display."""
 
 import re
 import unicodedata
 
-_JOINERS = "\u200c\u200d"  # scripts and emoji need them, and they move nothing
+_JOINERS = "\u200c\u200d"  # needed by scripts and emoji, and harmless
 _WORDS = re.compile(r"[\w .,:;=()/+-]*", re.ASCII)
 
 
 def visible(text: str) -> str:
-    r"""The text in one line of characters that can be seen: no others reach a terminal or a file.
+    r"""Return the text as one line of visible characters, with others escaped as in Python.
 
-    Control characters could command a terminal, marks of direction make a name look like another,
-    and half a surrogate pair cannot be written. They become escapes as in Python.
+    Control characters can manipulate a terminal, bidirectional marks disguise a name, and lone
+    surrogates cannot be encoded.
 
     >>> visible("a\n b \x1b[31m\u202e")
     'a b \\x1b[31m\\u202e'
     """
     line = " ".join(text.split())
-    if _WORDS.fullmatch(line):  # nearly always
+    if _WORDS.fullmatch(line):  # fast path
         return line
     return "".join(letter if _is_seen(letter) else _escape(letter) for letter in line)
 

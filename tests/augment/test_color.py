@@ -11,17 +11,17 @@ from torch import Tensor
 from torchvision.transforms.v2 import functional as torchvision
 
 from onpro.augment import ColorJitter
-from onpro.augment.color import JitterDraw, grayscale_where, jitter, shift_hue
+from onpro.augment.color import JitterParams, grayscale_where, jitter, shift_hue
 
 NEUTRAL = (1.0, 1.0, 1.0, 0.0)
 
 
-def single_step(step: int, factors: Tensor) -> JitterDraw:
-    """A draw that does one step with one factor an image."""
+def single_step(step: int, factors: Tensor) -> JitterParams:
+    """Parameters of one step with one factor per image."""
     n = len(factors)
     table = torch.tensor(NEUTRAL).repeat(n, 1)
     table[:, step] = factors
-    return JitterDraw(
+    return JitterParams(
         factors=table,
         order=torch.arange(4).expand(n, 4),
         chosen=torch.ones(n, dtype=torch.bool),
@@ -88,42 +88,44 @@ def test_hue_by_notable_angles(turns: float, palette: Tensor) -> None:
 def test_every_image_follows_its_own_order(generator: torch.Generator) -> None:
     orders = torch.tensor(list(itertools.permutations(range(4))))
     images = torch.rand((24, 3, 6, 7), generator=generator)
-    drawn = ColorJitter(0.8, 0.8, 0.8, 0.4).draw(24, generator)
-    jittered = jitter(images, JitterDraw(drawn.factors, orders, drawn.chosen))
+    params = ColorJitter(0.8, 0.8, 0.8, 0.4).sample_params(24, generator)
+    jittered = jitter(images, JitterParams(params.factors, orders, params.chosen))
     for i in range(24):
         expected = images[i : i + 1]
         for step in orders[i].tolist():
-            expected = by_kornia(expected, step, drawn.factors[i : i + 1, step])
+            expected = by_kornia(expected, step, params.factors[i : i + 1, step])
         torch.testing.assert_close(jittered[i : i + 1], expected, rtol=0, atol=1e-5)
 
 
-def test_one_draw_may_serve_all_images(pixels: Tensor, generator: torch.Generator) -> None:
-    one = ColorJitter().draw(1, generator)
+def test_one_set_of_parameters_may_serve_all_images(
+    pixels: Tensor, generator: torch.Generator
+) -> None:
+    one = ColorJitter().sample_params(1, generator)
     n = len(pixels)
-    repeated = JitterDraw(one.factors.expand(n, 4), one.order.expand(n, 4), one.chosen.expand(n))
+    repeated = JitterParams(one.factors.expand(n, 4), one.order.expand(n, 4), one.chosen.expand(n))
     torch.testing.assert_close(jitter(pixels, one), jitter(pixels, repeated))
 
 
 def test_images_not_chosen_stay_exactly_as_they_are(generator: torch.Generator) -> None:
     images = torch.rand((400, 3, 2, 2), generator=generator)
-    draw = ColorJitter(probability=0.5).draw(400, generator)
-    jittered = jitter(images, draw)
+    params = ColorJitter(probability=0.5).sample_params(400, generator)
+    jittered = jitter(images, params)
     unchanged = (jittered == images).flatten(1).all(1)
-    assert torch.equal(unchanged, ~draw.chosen)
-    assert 0.4 < draw.chosen.float().mean() < 0.6
+    assert torch.equal(unchanged, ~params.chosen)
+    assert 0.4 < params.chosen.float().mean() < 0.6
 
 
-def test_draws_cover_their_ranges_and_all_orders(generator: torch.Generator) -> None:
+def test_parameters_cover_their_ranges_and_all_orders(generator: torch.Generator) -> None:
     n = 24_000
-    draw = ColorJitter(0.4, 0.3, 1.5, 0.1, probability=0.8).draw(n, generator)
+    params = ColorJitter(0.4, 0.3, 1.5, 0.1, probability=0.8).sample_params(n, generator)
     lowest, highest = torch.tensor([0.6, 0.7, 0.0, -0.1]), torch.tensor([1.4, 1.3, 2.5, 0.1])
-    assert (draw.factors >= lowest - 1e-6).all()
-    assert (draw.factors <= highest + 1e-6).all()
-    share = (draw.factors - lowest) / (highest - lowest)
+    assert (params.factors >= lowest - 1e-6).all()
+    assert (params.factors <= highest + 1e-6).all()
+    share = (params.factors - lowest) / (highest - lowest)
     assert (share.mean(0) - 0.5).abs().max() < 0.01
     assert (share.var(0) - 1 / 12).abs().max() < 0.003
-    assert abs(draw.chosen.float().mean() - 0.8) < 0.012
-    counts = Counter(tuple(order) for order in draw.order.tolist())
+    assert abs(params.chosen.float().mean() - 0.8) < 0.012
+    counts = Counter(tuple(order) for order in params.order.tolist())
     assert set(counts) == set(itertools.permutations(range(4)))
     assert all(abs(count / n - 1 / 24) < 0.008 for count in counts.values())
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from onpro.augment import CropAugmentation, Normalise, build
-from onpro.augment.crop import CropDraw, apply
+from onpro.augment.crop import CropParams, apply
 
 
 def pad_crop_flip(image: Tensor, right: int, down: int, flip: bool, padding: int) -> Tensor:
@@ -20,17 +20,19 @@ def pad_crop_flip(image: Tensor, right: int, down: int, flip: bool, padding: int
 def test_equals_padding_cropping_and_flipping_one_by_one(
     pixels: Tensor, generator: torch.Generator
 ) -> None:
-    draw = CropAugmentation().draw(len(pixels), generator)
+    params = CropAugmentation().sample_params(len(pixels), generator)
     expected = [
         pad_crop_flip(image, int(right), int(down), bool(flip), 4)
-        for image, right, down, flip in zip(pixels, draw.right, draw.down, draw.flip, strict=True)
+        for image, right, down, flip in zip(
+            pixels, params.right, params.down, params.flip, strict=True
+        )
     ]
-    assert torch.equal(apply(pixels, draw, (0.0, 0.0, 0.0)), torch.stack(expected))
+    assert torch.equal(apply(pixels, params, (0.0, 0.0, 0.0)), torch.stack(expected))
 
 
 def test_an_unshifted_image_is_unchanged(pixels: Tensor) -> None:
     still = torch.zeros(len(pixels), dtype=torch.int64)
-    assert torch.equal(apply(pixels, CropDraw(still, still, still.bool()), (9.0,) * 3), pixels)
+    assert torch.equal(apply(pixels, CropParams(still, still, still.bool()), (9.0,) * 3), pixels)
 
 
 def test_padding_is_black_on_normalised_images(normalise: Normalise) -> None:
@@ -43,27 +45,27 @@ def test_padding_is_black_on_normalised_images(normalise: Normalise) -> None:
 
 def test_every_offset_and_flip_has_the_same_chance(generator: torch.Generator) -> None:
     n = 18_000
-    draw = CropAugmentation().draw(n, generator)
-    for offsets in (draw.right, draw.down):
+    params = CropAugmentation().sample_params(n, generator)
+    for offsets in (params.right, params.down):
         shares = (offsets + 4).bincount(minlength=9) / n
         assert len(shares) == 9
         assert (shares - 1 / 9).abs().max() < 0.012
-    assert abs(draw.flip.float().mean() - 0.5) < 0.015
-    both = torch.stack((draw.right, draw.down, draw.flip)).float().corrcoef() - torch.eye(3)
+    assert abs(params.flip.float().mean() - 0.5) < 0.015
+    both = torch.stack((params.right, params.down, params.flip)).float().corrcoef() - torch.eye(3)
     assert both.abs().max() < 0.04
 
 
 def test_one_offset_for_the_batch_flips_for_each_image(generator: torch.Generator) -> None:
     augmentation = CropAugmentation(per_batch_offset=True)
-    draws = [augmentation.draw(64, generator) for _ in range(20)]
-    for draw in draws:
-        assert len(set(draw.right.tolist())) == len(set(draw.down.tolist())) == 1
-        assert len(set(draw.flip.tolist())) == 2
-    assert len({(int(d.right[0]), int(d.down[0])) for d in draws}) > 5
+    batches = [augmentation.sample_params(64, generator) for _ in range(20)]
+    for params in batches:
+        assert len(set(params.right.tolist())) == len(set(params.down.tolist())) == 1
+        assert len(set(params.flip.tolist())) == 2
+    assert len({(int(d.right[0]), int(d.down[0])) for d in batches}) > 5
 
 
 @pytest.mark.parametrize("padding", [0, 2])
 def test_padding_and_flip_can_be_chosen(padding: int, generator: torch.Generator) -> None:
-    draw = CropAugmentation(padding=padding, flip=0.0).draw(500, generator)
-    assert draw.right.abs().max() == draw.down.abs().max() == padding
-    assert not draw.flip.any()
+    params = CropAugmentation(padding=padding, flip=0.0).sample_params(500, generator)
+    assert params.right.abs().max() == params.down.abs().max() == padding
+    assert not params.flip.any()

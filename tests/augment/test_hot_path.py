@@ -1,4 +1,4 @@
-"""No augmentation waits for the device, and none sends it anything after the first call."""
+"""No augmentation causes a host–device sync, nor a copy to the device after the first call."""
 
 from collections.abc import Callable
 from typing import Any

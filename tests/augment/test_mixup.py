@@ -1,4 +1,4 @@
-"""Weighted mixes."""
+"""Mixup."""
 
 import torch
 

@@ -56,5 +56,5 @@ def test_constants_first_used_in_inference_mode_serve_training() -> None:
     ("mean", "std"), [((0.5, 0.5), (0.2,)), ((0.5,), (0.0,)), ((0.5,), (-1.0,)), ((), ())]
 )
 def test_refuses_impossible_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    with pytest.raises(UserError, match="above 0 for each channel"):
+    with pytest.raises(UserError, match="positive standard deviation per channel"):
         Normalise(mean, std)

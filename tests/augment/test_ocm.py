@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onpro.augment import OcmAugmentation, rotations
 from onpro.augment.color import grayscale_where
-from onpro.augment.ocm import OcmDraw, apply
+from onpro.augment.ocm import OcmParams, apply
 from tests.golden.values import Golden
 
 
@@ -17,9 +17,9 @@ def no(n: int) -> Tensor:
     return torch.zeros(n, dtype=torch.bool)
 
 
-def whole(n: int, *, flip: Tensor | None = None, gray: Tensor | None = None) -> OcmDraw:
-    """A draw that crops nothing."""
-    return OcmDraw(
+def whole(n: int, *, flip: Tensor | None = None, gray: Tensor | None = None) -> OcmParams:
+    """Parameters that crop nothing."""
+    return OcmParams(
         fraction=torch.ones(2, n),
         offset=torch.zeros(2, n),
         flip=no(n) if flip is None else flip,
@@ -29,9 +29,9 @@ def whole(n: int, *, flip: Tensor | None = None, gray: Tensor | None = None) -> 
 
 @pytest.mark.golden("onpro/crop_*")
 def test_crop_as_in_the_official_code(golden: Golden) -> None:
-    params = golden["onpro/crop_params"].T
-    draw = OcmDraw(fraction=params[:2], offset=params[2:], flip=no(5), gray=no(5))
-    cropped = apply(golden["onpro/crop_in"], draw)
+    rows = golden["onpro/crop_params"].T
+    params = OcmParams(fraction=rows[:2], offset=rows[2:], flip=no(5), gray=no(5))
+    cropped = apply(golden["onpro/crop_in"], params)
     torch.testing.assert_close(cropped, golden["onpro/crop_out"], rtol=1e-5, atol=2e-5)
 
 
@@ -49,14 +49,14 @@ def test_equals_flip_then_gray_then_crop(
 ) -> None:
     n = 64
     images = torch.randn((n, 3, height, width), generator=generator)
-    draw = OcmAugmentation().draw(n, height, width, generator)
-    assert draw.flip.any()
-    assert draw.gray.any()
+    params = OcmAugmentation().sample_params(n, height, width, generator)
+    assert params.flip.any()
+    assert params.gray.any()
 
-    sequence = torch.where(draw.flip[:, None, None, None], images.flip(-1), images)
-    sequence = grayscale_where(draw.gray, sequence)
-    sequence = apply(sequence, OcmDraw(draw.fraction, draw.offset, flip=no(n), gray=no(n)))
-    torch.testing.assert_close(apply(images, draw), sequence, rtol=1e-5, atol=2e-5)
+    sequence = torch.where(params.flip[:, None, None, None], images.flip(-1), images)
+    sequence = grayscale_where(params.gray, sequence)
+    sequence = apply(sequence, OcmParams(params.fraction, params.offset, flip=no(n), gray=no(n)))
+    torch.testing.assert_close(apply(images, params), sequence, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("side", [8, 32, 64])
@@ -79,13 +79,13 @@ def test_crop_looks_where_it_says() -> None:
     columns = torch.arange(width).float().expand(height, width)
     rows = torch.arange(height).float()[:, None].expand(height, width)
     images = torch.stack((columns, rows, rows))[None]
-    draw = OcmDraw(
+    params = OcmParams(
         fraction=torch.tensor([[10 / 20], [5 / 10]]),
         offset=torch.tensor([[(2 * 7 + 10 - 20) / 20], [(2 * 2 + 5 - 10) / 10]]),
         flip=no(1),
         gray=no(1),
     )
-    cropped = apply(images, draw)[0]
+    cropped = apply(images, params)[0]
     expected_columns = 7 + (torch.arange(width) + 0.5) / 2 - 0.5
     expected_rows = 2 + (torch.arange(height) + 0.5) / 2 - 0.5
     torch.testing.assert_close(cropped[0], expected_columns.expand(height, width))
@@ -96,10 +96,10 @@ def test_crop_looks_where_it_says() -> None:
 def test_crops_are_whole_pixels_inside_the_image_at_half_pixel_steps(
     height: int, width: int, generator: torch.Generator
 ) -> None:
-    draw = OcmAugmentation().draw(20_000, height, width, generator)
+    params = OcmAugmentation().sample_params(20_000, height, width, generator)
     whole_image = torch.tensor([[width], [height]]).double()
-    sides = draw.fraction.double() * whole_image
-    steps = draw.offset.double() * whole_image
+    sides = params.fraction.double() * whole_image
+    steps = params.offset.double() * whole_image
     torch.testing.assert_close(sides, sides.round(), rtol=0, atol=1e-5)
     torch.testing.assert_close(steps, steps.round(), rtol=0, atol=1e-5)
     sides, steps, room = sides.round(), steps.round(), whole_image - sides.round()
@@ -123,7 +123,7 @@ def test_crops_are_whole_pixels_inside_the_image_at_half_pixel_steps(
 
 
 def crops_one_by_one(count: int, side: int) -> list[tuple[int, int]]:
-    """The specification's words as a loop: draw again until the crop fits."""
+    """The specification's words as a loop: sample again until the crop fits."""
     source = random.Random(5)
     crops: list[tuple[int, int]] = []
     while len(crops) < count:
@@ -139,42 +139,44 @@ def test_crop_sides_are_distributed_as_if_redrawn_until_they_fit(
     generator: torch.Generator,
 ) -> None:
     count, side = 20_000, 32
-    fraction = OcmAugmentation().draw(count, side, side, generator).fraction
-    drawn = (fraction * side).round().long()
+    fraction = OcmAugmentation().sample_params(count, side, side, generator).fraction
+    sides = (fraction * side).round().long()
     expected = torch.tensor(crops_one_by_one(count, side)).T
-    for values, reference in ((drawn[0], expected[0]), (drawn[1], expected[1])):
+    for values, reference in ((sides[0], expected[0]), (sides[1], expected[1])):
         share = values.bincount(minlength=side + 1).cumsum(0) / count
         reference_share = reference.bincount(minlength=side + 1).cumsum(0) / count
         assert (share - reference_share).abs().max() < 0.02
-    aspects = (drawn[0] / drawn[1]).log(), (expected[0] / expected[1]).log()
+    aspects = (sides[0] / sides[1]).log(), (expected[0] / expected[1]).log()
     assert (aspects[0].std() / aspects[1].std() - 1).abs() < 0.03
 
 
 def test_crops_that_never_fit_become_the_whole_image(generator: torch.Generator) -> None:
-    draw = OcmAugmentation(area=(0.9, 1.0)).draw(50, 4, 40, generator)
-    assert torch.equal(draw.fraction, torch.ones(2, 50))
-    assert torch.equal(draw.offset, torch.zeros(2, 50))
+    params = OcmAugmentation(area=(0.9, 1.0)).sample_params(50, 4, 40, generator)
+    assert torch.equal(params.fraction, torch.ones(2, 50))
+    assert torch.equal(params.offset, torch.zeros(2, 50))
 
 
 def test_shares_of_flip_and_gray(generator: torch.Generator) -> None:
     n = 20_000
-    draw = OcmAugmentation().draw(n, 32, 32, generator)
-    flip, gray = draw.flip.float(), draw.gray.float()
+    params = OcmAugmentation().sample_params(n, 32, 32, generator)
+    flip, gray = params.flip.float(), params.gray.float()
     assert abs(flip.mean() - 0.5) < 0.015
     assert abs(gray.mean() - 0.25) < 0.015
     assert abs((flip * gray).mean() - 0.125) < 0.012
-    never = OcmAugmentation(area=(0.6, 1.0), flip=0.0, gray=0.0).draw(n, 32, 32, generator)
+    never = OcmAugmentation(area=(0.6, 1.0), flip=0.0, gray=0.0).sample_params(n, 32, 32, generator)
     assert not never.flip.any()
     assert not never.gray.any()
     assert never.fraction.prod(0).min() > 0.55
-    always = OcmAugmentation(flip=1.0, gray=1.0).draw(n, 32, 32, generator)
+    always = OcmAugmentation(flip=1.0, gray=1.0).sample_params(n, 32, 32, generator)
     assert always.flip.all()
     assert always.gray.all()
 
 
 def test_parameters_of_images_and_axes_are_independent(generator: torch.Generator) -> None:
-    draw = OcmAugmentation().draw(20_000, 32, 32, generator)
-    rows = torch.cat((draw.fraction.prod(0, keepdim=True), draw.offset, draw.flip[None].float()))
+    params = OcmAugmentation().sample_params(20_000, 32, 32, generator)
+    rows = torch.cat(
+        (params.fraction.prod(0, keepdim=True), params.offset, params.flip[None].float())
+    )
     assert (rows.corrcoef() - torch.eye(4)).abs().max() < 0.04
     for row in rows:
         assert abs(torch.stack((row[:-1], row[1:])).corrcoef()[0, 1]) < 0.04
@@ -185,7 +187,7 @@ def test_the_rotated_copies_of_an_image_are_cropped_differently(
 ) -> None:
     image = torch.randn((1, 3, 64, 64), generator=generator)
     copies = rotations(image, 16)
-    draw = OcmAugmentation().draw(len(copies), 64, 64, generator)
-    assert len(set(zip(*draw.fraction.tolist(), *draw.offset.tolist(), strict=True))) == 16
+    params = OcmAugmentation().sample_params(len(copies), 64, 64, generator)
+    assert len(set(zip(*params.fraction.tolist(), *params.offset.tolist(), strict=True))) == 16
     same_image = OcmAugmentation()(image.expand(16, -1, -1, -1), generator)
     assert len({tuple(view) for view in same_image.flatten(1).tolist()}) == 16

@@ -17,10 +17,10 @@ def test_keeps_shape_and_kind_and_leaves_the_images_alone(
 ) -> None:
     images = normalise(torch.rand(shape, generator=generator))
     before = images.clone()
-    varied = build(name, normalise)(images, generator)
-    assert varied.shape == images.shape
-    assert varied.dtype == torch.float32
-    assert varied.isfinite().all()
+    augmented = build(name, normalise)(images, generator)
+    assert augmented.shape == images.shape
+    assert augmented.dtype == torch.float32
+    assert augmented.isfinite().all()
     assert torch.equal(images, before)
 
 
@@ -36,13 +36,13 @@ def test_the_generator_decides_everything(name: str, normalise: Normalise, pixel
 
 
 @pytest.mark.parametrize("name", ["scr", "dvc", "crop"])
-def test_normalised_images_vary_like_their_pixels(
+def test_normalised_images_are_augmented_like_their_pixels(
     name: str, normalise: Normalise, pixels: Tensor
 ) -> None:
     raw = Normalise((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     expected = build(name, raw)(pixels, torch.Generator().manual_seed(7))
-    varied = build(name, normalise)(normalise(pixels), torch.Generator().manual_seed(7))
-    torch.testing.assert_close(normalise.inverse(varied), expected, rtol=0, atol=1e-5)
+    augmented = build(name, normalise)(normalise(pixels), torch.Generator().manual_seed(7))
+    torch.testing.assert_close(normalise.inverse(augmented), expected, rtol=0, atol=1e-5)
 
 
 def test_on_pixels_gives_the_augmentation_pixels(normalise: Normalise, pixels: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The losses as plain functions: called by keyword, in double precision, of hardly any images."""
+"""Losses called by keyword, in double precision, and with very few images."""
 
 import torch
 from torch.nn.functional import normalize
@@ -34,7 +34,7 @@ def test_an_anchor_alone_has_nothing_to_contrast() -> None:
     assert one.grad.count_nonzero() == 0
 
 
-def test_without_images_that_take_part_nothing_is_drawn_to_prototypes() -> None:
+def test_the_loss_is_zero_if_all_images_are_ignored() -> None:
     embeddings, known = unit(2), torch.tensor([True, True])
     nobody = torch.tensor([-1, -1])
     loss = losses.pseudo_prototypical_loss(embeddings, nobody, unit(2), known, 0.1)

@@ -1,4 +1,4 @@
-"""The losses against the numbers of the official implementations."""
+"""Compare the losses with values of the official implementations."""
 
 import pytest
 import torch

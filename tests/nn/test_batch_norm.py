@@ -1,4 +1,4 @@
-"""Batch norm with residual and ReLU: what it computes, and that fused kernels compute the same."""
+"""Batch norm with residual connection and ReLU, with and without fused kernels."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -43,7 +43,7 @@ def test_it_is_batch_norm_then_sum_then_relu(added: bool, activate: bool) -> Non
         assert torch.equal(norm.get_buffer(name), buffer)
 
 
-def test_parts_of_a_batch_are_normalised_as_if_they_came_one_after_the_other() -> None:
+def test_parts_of_a_batch_are_normalised_as_consecutive_batches() -> None:
     norm, reference = BatchNorm(6), BatchNorm(6)
     parts = [maps((n, 6, 3, 3), n) for n in (4, 1, 7)]
     with normalised_apart(norm, [4, 1, 7]):
@@ -54,7 +54,7 @@ def test_parts_of_a_batch_are_normalised_as_if_they_came_one_after_the_other() -
     assert torch.equal(norm(parts[0]), reference(parts[0]))  # only inside
 
 
-def test_a_single_value_is_normalised_as_in_prediction() -> None:
+def test_a_single_value_is_normalised_by_the_running_statistics() -> None:
     norm = BatchNorm(6)
     norm(maps((4, 6, 3, 3), 0))
     alone, several = maps((1, 6, 1, 1), 1), maps((3, 6, 1, 1), 2)
@@ -86,7 +86,7 @@ def test_where_kernels_do_not_compile_a_warning_says_so(
     assert not batch_norm.fused_kernels_work(torch.device("cpu"), torch.float32)
     assert not caplog.records
     assert not batch_norm.fused_kernels_work(torch.device("cuda", 7), torch.float32)
-    assert "do not work here (Failed to find C compiler): steps take longer." in caplog.text
+    assert "do not work here (Failed to find C compiler): training is slower." in caplog.text
 
 
 @pytest.mark.gpu
@@ -118,7 +118,7 @@ def test_fused_kernels_compute_the_same(
         return fused_batch_norm(fused, x, other, activate=activate, groups=groups)
 
     def outcome(norm: BatchNorm, compute: Compute, precision: torch.dtype) -> dict[str, Tensor]:
-        """All that a forward and a backward pass give for maps that are rounded alike."""
+        """All results of a forward and a backward pass for maps rounded to the same type."""
         far_from_zero = 3 * maps(shape, 0, DEVICE) + 20
         all_maps = (far_from_zero, maps(shape, 1, DEVICE), maps(shape, 2, DEVICE))
         x, other, outer = (values.to(dtype).to(precision) for values in all_maps)

@@ -109,7 +109,7 @@ def test_images_too_small_are_refused_with_advice() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("channels", [1, 3, 8])
-def test_black_channels_beside_images_change_nothing(channels: int) -> None:
+def test_zero_padded_input_channels_change_nothing(channels: int) -> None:
     with seeded(0):
         cpu = FirstConvolution(channels, 16, 3, padding=1, bias=False).double()
     gpu = copy.deepcopy(cpu).cuda()

@@ -133,5 +133,5 @@ def test_growing_to_the_same_size_changes_nothing() -> None:
 
 
 def test_it_does_not_shrink() -> None:
-    with pytest.raises(ValueError, match="cannot go to 2"):
+    with pytest.raises(ValueError, match="cannot shrink to 2"):
         GrowingLinear(6, 3, generator=generator_of(0)).grow(2, generator=generator_of(0))

@@ -1,4 +1,4 @@
-"""The optimizers are torch's, and a run need not wait for torch's compiler."""
+"""The optimizers compute what torch's do, without importing torch's compiler."""
 
 import subprocess
 import sys
@@ -41,13 +41,13 @@ from onpro.experiments import RunConfig, prepare, settings_for
 from onpro.methods import methods
 
 for name in methods():
-    if name != "gss":  # whose gradients of single images torch itself takes to its compiler
+    if name != "gss":  # its per-sample gradients (torch.func) import the compiler
         values = {"data": "tiny", "memory": 20, "limit_per_class": 12, "device": "cpu"}
         prepare(RunConfig(name, settings_for(name, "tiny"), **values)).run()
-        assert "torch._dynamo" not in sys.modules, name
+        assert "torch._dynamo" not in sys.modules, f"{name} imports torch's compiler"
 """
 
 
 def test_training_does_not_load_the_compiler() -> None:
-    """It takes longer than all else at the start of a process."""
+    """The import would dominate the start-up time of a process."""
     subprocess.run([sys.executable, "-c", TRAIN_ALL], check=True)

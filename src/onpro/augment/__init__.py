@@ -1,8 +1,7 @@
-"""How images are varied: in batches, on their device, each image by its own random draw."""
+"""Image augmentation: batched, on the images' device, with independent parameters per image."""
 
 from onpro.augment.color import ColorJitter
 from onpro.augment.crop import CropAugmentation
-from onpro.augment.dvc import DvcAugmentation
 from onpro.augment.mixup import mix
 from onpro.augment.normalise import Normalise
 from onpro.augment.ocm import OcmAugmentation
@@ -14,7 +13,7 @@ from onpro.augment.rotation import (
     rotated_labels,
     rotations,
 )
-from onpro.augment.scr import ScrAugmentation
+from onpro.augment.scr import DvcAugmentation, ScrAugmentation
 
 __all__ = [
     "NAMES",

@@ -1,4 +1,4 @@
-"""Small constant tensors that are sent to a device once and then stay there."""
+"""Small constant tensors, cached on each device."""
 
 import functools
 
@@ -8,11 +8,14 @@ from torch import Tensor
 
 @functools.cache
 def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """The values as float32 on the device, uploaded on the first call only: treat as read-only."""
-    with torch.inference_mode(False):  # made inside it, they would be barred from training later
+    """Return the values as a cached float32 tensor, which must not be modified.
+
+    Only the first call copies them to the device, so later ones cause no host–device sync.
+    """
+    with torch.inference_mode(False):  # else autograd could not use them later
         return torch.tensor(values, dtype=torch.float32, device=device)
 
 
 def per_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """One value for each channel, (1, channels, 1, 1), to combine with images."""
+    """Return one value per channel as (1, channels, 1, 1), which broadcasts over images."""
     return constant(values, device).view(1, -1, 1, 1)

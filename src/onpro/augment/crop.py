@@ -1,4 +1,4 @@
-"""The augmentation of DER++ and iCaRL: a random shift over a padded border, horizontal flip."""
+"""The augmentation of DER++ and iCaRL: random crop of the padded image, horizontal flip."""
 
 from dataclasses import dataclass
 
@@ -9,30 +9,32 @@ from onpro.augment.constants import per_channel
 
 
 @dataclass(frozen=True, eq=False)
-class CropDraw:
-    """What one call does to each of its n images; every field is (n,)."""
+class CropParams:
+    """Parameters of n images; every field is (n,)."""
 
     right: Tensor
-    """Pixels by which the crop lies to the right of the image (int64, negative: left)."""
+    """Horizontal offset of the crop in pixels (int64), positive to the right."""
     down: Tensor
-    """Pixels by which the crop lies below the image (int64, negative: above)."""
+    """Vertical offset of the crop in pixels (int64), positive downwards."""
     flip: Tensor
-    """Whether the crop is mirrored."""
+    """Whether the crop is flipped."""
 
 
-def apply(images: Tensor, draw: CropDraw, fill: tuple[float, ...]) -> Tensor:
-    """Crops of the images' own size, then flip; what lies outside the image has the fill colour.
+def apply(images: Tensor, params: CropParams, fill: tuple[float, ...]) -> Tensor:
+    """Crop the padded images to their own size, then flip them.
 
     Args:
         images: (n, c, h, w).
-        draw: Shift and flip of each image.
-        fill: One value for each channel.
+        params: Offset and flip of each image.
+        fill: Value of the padding, per channel.
     """
     n, channels, height, width = images.shape
     device = images.device
     columns = torch.arange(width, device=device)
-    columns = torch.where(draw.flip[:, None], width - 1 - columns, columns) + draw.right[:, None]
-    rows = torch.arange(height, device=device) + draw.down[:, None]
+    columns = (
+        torch.where(params.flip[:, None], width - 1 - columns, columns) + params.right[:, None]
+    )
+    rows = torch.arange(height, device=device) + params.down[:, None]
     inside_x = (columns >= 0) & (columns < width)
     inside_y = (rows >= 0) & (rows < height)
     pixels = images[
@@ -47,23 +49,23 @@ def apply(images: Tensor, draw: CropDraw, fill: tuple[float, ...]) -> Tensor:
 
 @dataclass(frozen=True)
 class CropAugmentation:
-    """T_crop: a crop of the image padded by 4 pixels, then a flip; for each image by itself."""
+    """T_crop: crop the image padded by 4 pixels, then flip it; parameters are per image."""
 
     fill: tuple[float, ...] = (0.0, 0.0, 0.0)
-    """Colour of the padding, one value for each channel, in the same scale as the images.
+    """Value of the padding, per channel, in the scale of the images.
 
-    The original pads with zeros before it normalises, so padding is black: 0 on pixels, and
-    `Normalise.black` on normalised images, not 0.
+    The official code zero-pads before it normalises, so normalised images need `Normalise.black`,
+    not 0.
     """
     padding: int = 4
     """Pixels of padding on each side."""
     flip: float = 0.5
     """Probability of a horizontal flip."""
     per_batch_offset: bool = False
-    """One crop offset for the whole batch, flips still for each image (CCL-DC, MKD)."""
+    """Share one crop offset in the batch, as CCL-DC and MKD do; flips are still per image."""
 
-    def draw(self, n: int, generator: torch.Generator) -> CropDraw:
-        """Parameters for n images."""
+    def sample_params(self, n: int, generator: torch.Generator) -> CropParams:
+        """Sample parameters for n images."""
         device = generator.device
         offsets = torch.randint(
             -self.padding,
@@ -73,8 +75,8 @@ class CropAugmentation:
             device=device,
         ).expand(2, n)
         flip = torch.rand(n, generator=generator, device=device) < self.flip
-        return CropDraw(right=offsets[0], down=offsets[1], flip=flip)
+        return CropParams(right=offsets[0], down=offsets[1], flip=flip)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """A new variation of each image (n, c, h, w)."""
-        return apply(images, self.draw(len(images), generator), self.fill)
+        """Augment images (n, c, h, w)."""
+        return apply(images, self.sample_params(len(images), generator), self.fill)

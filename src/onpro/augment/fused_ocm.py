@@ -1,7 +1,7 @@
-"""OCM's augmentation as one kernel: crop sides, positions, flip, resampling and gray at once.
+"""OCM's augmentation as one Triton kernel.
 
-The reference is `OcmAugmentation` without its fused branch, which takes some forty small operations
-for the same numbers; both turn the same uniform random numbers into the same images.
+The reference is `OcmAugmentation` with `fused=False`, which takes about forty small operations.
+Both map the same uniform random numbers to the same images, up to rounding.
 """
 
 import math
@@ -14,36 +14,39 @@ from torch import Tensor
 from onpro.augment.geometry import CANDIDATES, MAX_ASPECT
 
 PIXELS = 1024
-"""Pixels a program works on at a time."""
+"""Pixels per program."""
 
 
 def fused_ocm(
     images: Tensor,
-    of_sides: Tensor,
-    of_rest: Tensor,
+    u_sides: Tensor,
+    u_rest: Tensor,
     *,
     area: tuple[float, float],
     flip: float,
     gray: float,
 ) -> Tensor:
-    """Flip, grayscale and resized crop of images (n, 3, h, w).
+    """Flip, convert to grayscale, crop and resize images.
 
     Args:
-        images: float32.
-        of_sides: (2, n, candidates) numbers in 0…1, for area and aspect ratio of crops.
-        of_rest: (4, n) numbers in 0…1, for column, row, flip and gray.
-        area: range of the crop's area as a fraction of the image's.
-        flip: probability of a horizontal flip.
-        gray: probability of grayscale.
+        images: (n, 3, h, w) float32.
+        u_sides: (2, n, candidates) uniform numbers in [0, 1) for area and aspect ratio of crops.
+        u_rest: (4, n) uniform numbers in [0, 1) for column, row, flip and grayscale.
+        area: Range of the crop's area as a fraction of the image's.
+        flip: Probability of a horizontal flip.
+        gray: Probability of grayscale.
+
+    Returns:
+        (n, 3, h, w) augmented images.
     """
     images = images.contiguous()
     n, _, height, width = images.shape
-    varied = torch.empty_like(images)
-    _vary[(n, triton.cdiv(height * width, PIXELS))](
+    augmented = torch.empty_like(images)
+    _augment[(n, triton.cdiv(height * width, PIXELS))](
         images,
-        varied,
-        of_sides,
-        of_rest,
+        augmented,
+        u_sides,
+        u_rest,
         n,
         height,
         width,
@@ -56,12 +59,12 @@ def fused_ocm(
         triton.next_power_of_2(CANDIDATES),
         PIXELS,
     )
-    return varied
+    return augmented
 
 
 @triton.jit
-def _rounded(x):
-    """To the nearest whole number, of two the even one."""
+def _round(x):
+    """Round half to even."""
     nearest = tl.floor(x + 0.5)
     is_tie = nearest - x == 0.5
     is_odd = nearest - 2 * tl.floor(nearest / 2) == 1
@@ -69,17 +72,17 @@ def _rounded(x):
 
 
 @triton.jit
-def _clipped(x, side):
-    """A position along an axis in pixels, kept between the outermost pixel centres."""
+def _pixel_position(x, side):
+    """Convert a coordinate to pixels, clamped to the outermost pixel centres."""
     return tl.minimum(tl.maximum(((x + 1) * side - 1) * 0.5, 0.0), side - 1.0)
 
 
 @triton.jit(do_not_specialize=["n"])
-def _vary(
+def _augment(
     images,
-    varied,
-    of_sides,
-    of_rest,
+    augmented,
+    u_sides,
+    u_rest,
     n,
     height,
     width,
@@ -92,29 +95,31 @@ def _vary(
     COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """Some pixels of one image.
-
-    The crop is the first candidate that fits into the image, or else the whole image.
-    """
+    """Compute a block of pixels of one image."""
     image = tl.program_id(0)
     k = tl.arange(0, COLUMNS)
-    known = k < CANDIDATES
-    place = of_sides + image * CANDIDATES + k
-    root_area = tl.sqrt(tl.load(place, mask=known, other=0.0) * (largest - smallest) + smallest)
-    stretch = tl.load(place + n * CANDIDATES, mask=known, other=0.0) - 0.5
-    wide = tl.maximum(_rounded(root_area * tl.exp(stretch * log_aspect)), 1.0)
-    high = tl.maximum(_rounded(root_area * tl.exp(stretch * -log_aspect)), 1.0)
-    fits = known & (wide <= width) & (high <= height)
+    is_candidate = k < CANDIDATES
+    candidate = u_sides + image * CANDIDATES + k
+    root_area = tl.sqrt(
+        tl.load(candidate, mask=is_candidate, other=0.0) * (largest - smallest) + smallest
+    )
+    stretch = tl.load(candidate + n * CANDIDATES, mask=is_candidate, other=0.0) - 0.5
+    # The crop is the first candidate that fits into the image, or the whole image.
+    widths = tl.maximum(_round(root_area * tl.exp(stretch * log_aspect)), 1.0)
+    heights = tl.maximum(_round(root_area * tl.exp(stretch * -log_aspect)), 1.0)
+    fits = is_candidate & (widths <= width) & (heights <= height)
     first = tl.min(tl.where(fits, k, COLUMNS), axis=0)
-    none = first == COLUMNS
-    crop_width = tl.where(none, width * 1.0, tl.sum(tl.where(k == first, wide, 0.0), axis=0))
-    crop_height = tl.where(none, height * 1.0, tl.sum(tl.where(k == first, high, 0.0), axis=0))
+    none_fits = first == COLUMNS
+    crop_width = tl.where(none_fits, width * 1.0, tl.sum(tl.where(k == first, widths, 0.0), axis=0))
+    crop_height = tl.where(
+        none_fits, height * 1.0, tl.sum(tl.where(k == first, heights, 0.0), axis=0)
+    )
 
     room_x, room_y = width - crop_width, height - crop_height
-    u = of_rest + image
+    u = u_rest + image
     offset_x = (tl.floor(tl.load(u) * (2 * room_x + 1)) - room_x) / width
     offset_y = (tl.floor(tl.load(u + n) * (2 * room_y + 1)) - room_y) / height
-    mirrored = tl.load(u + 2 * n) < flip
+    flipped = tl.load(u + 2 * n) < flip
     is_gray = tl.load(u + 3 * n) < gray
 
     size = height * width
@@ -123,8 +128,8 @@ def _vary(
     centre_x = (2 * (pixel % width) + 1 - width) / (width * 1.0)
     centre_y = (2 * (pixel // width) + 1 - height) / (height * 1.0)
     x = offset_x + crop_width / width * centre_x
-    x = _clipped(tl.where(mirrored, -x, x), width)
-    y = _clipped(offset_y + crop_height / height * centre_y, height)
+    x = _pixel_position(tl.where(flipped, -x, x), width)
+    y = _pixel_position(offset_y + crop_height / height * centre_y, height)
     left, top = tl.floor(x), tl.floor(y)
     right_share, bottom_share = x - left, y - top
     column, row = left.to(tl.int32), top.to(tl.int32)
@@ -132,7 +137,7 @@ def _vary(
     has_right, has_bottom = inside & (column + 1 < width), inside & (row + 1 < height)
 
     source = images + image.to(tl.int64) * 3 * size
-    target = varied + image.to(tl.int64) * 3 * size
+    target = augmented + image.to(tl.int64) * 3 * size
     red = _bilinear(source, corner, width, right_share, bottom_share, inside, has_right, has_bottom)
     green = _bilinear(
         source + size, corner, width, right_share, bottom_share, inside, has_right, has_bottom
@@ -148,7 +153,7 @@ def _vary(
 
 @triton.jit
 def _bilinear(channel, corner, width, right_share, bottom_share, inside, has_right, has_bottom):
-    """One channel between four pixels, of which those beyond the edge have no share."""
+    """Interpolate one channel between four pixels; those beyond the edge have weight 0."""
     top_left = tl.load(channel + corner, mask=inside, other=0.0)
     top_right = tl.load(channel + corner + 1, mask=has_right, other=0.0)
     bottom_left = tl.load(channel + corner + width, mask=has_bottom, other=0.0)

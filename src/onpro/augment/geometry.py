@@ -1,7 +1,7 @@
-"""Crops that are resized to the whole image: how they are drawn, how they are sampled.
+"""Random resized crops: sampling their size, resampling the images.
 
-Coordinates are normalised: the image reaches from −1 to 1, whatever its size in pixels, and a
-pixel's value belongs to its centre.
+Coordinates are those of `grid_sample` with `align_corners=False`: the image spans [−1, 1] along
+each axis, and pixels are points at their centres.
 """
 
 import functools
@@ -14,20 +14,20 @@ from torch.nn.functional import grid_sample
 from onpro.augment.constants import constant
 
 CANDIDATES = 10
-"""Crops drawn for each image, of which the first that fits is taken (official code)."""
+"""Number of candidate crops per image, of which the first that fits is used (official code)."""
 MAX_ASPECT = 4 / 3
-"""Crops are at most this much wider than high, or higher than wide."""
+"""Largest ratio of a crop's longer to its shorter side."""
 
 
-def draw_crop_sides(
+def sample_crop_sides(
     n: int, height: int, width: int, area: tuple[float, float], generator: torch.Generator
 ) -> Tensor:
-    """Widths (row 0) and heights (row 1) of n crops, in whole pixels, (2, n).
+    """Sample widths (row 0) and heights (row 1) of n crops in whole pixels, (2, n).
 
     The area is a uniform fraction of the image's, the aspect ratio log-uniform in [3/4, 4/3]. A
-    crop that exceeds the image is drawn again; rather than waiting for the outcome, all
-    candidates of all images are drawn at once and the first that fits is taken. Should none
-    fit, the crop is the whole image.
+    crop larger than the image is rejected. To avoid a host–device sync per rejection, all
+    candidates are sampled at once, and the first that fits is used, or the whole image if none
+    does.
     """
     device = generator.device
     smallest, largest = (fraction * height * width for fraction in area)
@@ -44,25 +44,25 @@ def draw_crop_sides(
 
 
 def image_sides(height: int, width: int, device: torch.device) -> Tensor:
-    """Width and height, in this order, as a column (2, 1)."""
+    """Return width and height, in this order, as a column (2, 1)."""
     return constant((width, height), device)[:, None]
 
 
-def draw_integers(u: Tensor, count: Tensor) -> Tensor:
-    """Uniform integers 0 … count − 1 (as floats) from numbers u uniform in [0, 1)."""
+def uniform_integers(u: Tensor, count: Tensor) -> Tensor:
+    """Map u, uniform in [0, 1), to uniform integers 0 … count − 1 (as floats)."""
     return (u * count).floor()
 
 
 def crop_positions(side: int, fraction: Tensor, offset: Tensor) -> Tensor:
-    """Where each output pixel of an axis looks in the input: fraction·centre + offset.
+    """Return the input coordinate of each output pixel of an axis: fraction·centre + offset.
 
     Args:
-        side: Pixels along the axis.
-        fraction: Part of the axis the crop covers, (n,).
-        offset: Centre of the crop, (n,).
+        side: Number of pixels along the axis.
+        fraction: (n,) share of the axis that the crop covers.
+        offset: (n,) centre of the crop.
 
     Returns:
-        Positions (n, side).
+        (n, side) coordinates.
     """
     centres = _pixel_centres(side, fraction.device)
     return torch.addcmul(offset[:, None], fraction[:, None], centres)
@@ -73,10 +73,10 @@ def _pixel_centres(side: int, device: torch.device) -> Tensor:
     return constant(tuple(place / side for place in range(1 - side, side, 2)), device)
 
 
-def sample(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The images (n, c, h, w) read at columns x (n, w) and rows y (n, h), bilinearly.
+def resample(images: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Resample images (n, c, h, w) bilinearly at columns x (n, w) and rows y (n, h).
 
-    Positions between the outermost pixel centres and the edge see the image reflected.
+    Coordinates between the outermost pixel centres and the edge use reflection padding.
     """
     height, width = y.shape[1], x.shape[1]
     columns = x[:, None, :].expand(-1, height, -1)

@@ -1,15 +1,15 @@
-"""Weighted mixes of two batches."""
+"""Mixup."""
 
 from torch import Tensor
 
 
 def mix(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """(1 − λ)·x + λ·y, exactly x where λ = 0.
+    """Return (1 − λ)·x + λ·y, which is exactly x where λ = 0.
 
     Args:
-        x: Images, or anything else with one row an image, (n, …).
-        y: Their partners, of the same shape.
-        weight: λ of each row, (n,).
+        x: (n, …) images, or anything else with one row per image.
+        y: (n, …) what they are mixed with.
+        weight: (n,) λ of each row.
     """
     weight = weight.view(-1, *[1] * (x.ndim - 1))
     return (1 - weight) * x + weight * y

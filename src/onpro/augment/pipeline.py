@@ -1,4 +1,4 @@
-"""Augmentations by name, and their combinations."""
+"""Build augmentations by name, and compose them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,38 +8,37 @@ import torch
 from torch import Tensor
 
 from onpro.augment.crop import CropAugmentation
-from onpro.augment.dvc import DvcAugmentation
 from onpro.augment.normalise import Normalise
 from onpro.augment.ocm import OcmAugmentation
-from onpro.augment.scr import ScrAugmentation
+from onpro.augment.scr import DvcAugmentation, ScrAugmentation
 from onpro.errors import unknown
 
 
 class Augmentation(Protocol):
-    """A random variation of a batch of images; each call draws anew.
+    """A random augmentation of a batch of images.
 
-    Images (n, 3, h, w) are float32; the generator lives on their device and is the only source
-    of randomness.
+    Images (n, 3, h, w) are float32. The generator, on the same device, is the only source of
+    randomness.
     """
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """The varied images, in the shape and scale of the given ones."""
+        """Return the augmented images, with unchanged shape and scale."""
         ...
 
 
-def unchanged(images: Tensor, generator: torch.Generator) -> Tensor:
-    """The images as they are; draws nothing."""
+def identity(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the images unchanged, without using the generator."""
     return images
 
 
 @dataclass(frozen=True)
 class Chain:
-    """One augmentation after the other."""
+    """Apply several augmentations in order."""
 
     parts: tuple[Augmentation, ...]
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """The images after all parts, first to last."""
+        """Augment images (n, 3, h, w)."""
         for part in self.parts:
             images = part(images, generator)
         return images
@@ -47,18 +46,18 @@ class Chain:
 
 @dataclass(frozen=True)
 class OnPixels:
-    """An augmentation made for pixels of 0…1, used on normalised images."""
+    """Apply an augmentation of pixels in [0, 1] to normalised images."""
 
     augmentation: Augmentation
     normalise: Normalise
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Back to pixels, varied, normalised again."""
+        """Augment normalised images (n, 3, h, w)."""
         return self.normalise(self.augmentation(self.normalise.inverse(images), generator))
 
 
 _BUILDERS: dict[str, Callable[[Normalise, bool], Augmentation]] = {
-    "none": lambda _, __: unchanged,
+    "none": lambda _, __: identity,
     "ocm": lambda _, fused: OcmAugmentation(fused=fused),
     "crop": lambda normalise, _: CropAugmentation(fill=normalise.black),
     "scr": lambda normalise, _: OnPixels(ScrAugmentation(), normalise),
@@ -66,11 +65,11 @@ _BUILDERS: dict[str, Callable[[Normalise, bool], Augmentation]] = {
 }
 
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
-"""Every name `build` knows."""
+"""Names accepted by `build`."""
 
 
 def parts_of(name: str) -> list[str]:
-    """The names joined by "+", each known to `build`, or a mistake of the user."""
+    """Split names joined by "+"; raise `UserError` for an unknown one."""
     names = name.split("+")
     for part in names:
         if part not in _BUILDERS:
@@ -79,11 +78,13 @@ def parts_of(name: str) -> list[str]:
 
 
 def build(name: str, normalise: Normalise, *, fused: bool = False) -> Augmentation:
-    """The augmentation of that name for images normalised like that.
+    """Build an augmentation by name.
 
-    Names joined by "+" are applied from left to right: the paper gives some methods their own
-    augmentation on top of the common one, as in "scr+ocm". A GPU can do some of them in fused
-    kernels, with the same result but for rounding.
+    Args:
+        name: One of `NAMES`, or several joined by "+", which are applied from left to right. The
+            paper gives some methods their own augmentation before the common one, as in "scr+ocm".
+        normalise: How the images to augment are normalised.
+        fused: Whether to use fused GPU kernels where there are any; results agree up to rounding.
     """
     parts = tuple(_BUILDERS[part](normalise, fused) for part in parts_of(name))
     return parts[0] if len(parts) == 1 else Chain(parts)

@@ -1,49 +1,49 @@
-"""The augmentation of SCR: resized crop, flip, colour jitter, grayscale, drawn for each image."""
+"""The augmentations of SCR and DVC: resized crop, flip, colour jitter, grayscale."""
 
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from onpro.augment.color import ColorJitter, JitterDraw, grayscale_where, jitter
+from onpro.augment.color import ColorJitter, JitterParams, grayscale_where, jitter
 from onpro.augment.geometry import (
     crop_positions,
-    draw_crop_sides,
-    draw_integers,
     image_sides,
-    sample,
+    resample,
+    sample_crop_sides,
+    uniform_integers,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class ScrDraw:
-    """What one call does to each of its n images, or to all alike where n is 1."""
+class ScrParams:
+    """Parameters of n images, or one set for all images if n is 1."""
 
     corner: Tensor
-    """(2, n): column and row of the crop's first pixel, whole numbers as floats."""
+    """(2, n): column and row of the crop's first pixel, integers as floats."""
     sides: Tensor
-    """(2, n): width and height of the crop in pixels, whole numbers as floats."""
+    """(2, n): width and height of the crop in pixels, integers as floats."""
     flip: Tensor
-    """(n,): whether the crop is mirrored."""
-    jitter: JitterDraw
-    """How the colours change."""
+    """(n,): whether the crop is flipped."""
+    jitter: JitterParams
+    """Parameters of the colour jitter."""
     gray: Tensor
-    """(n,): whether the image loses its colour in the end."""
+    """(n,): whether the result is converted to grayscale."""
 
 
-def apply(images: Tensor, draw: ScrDraw) -> Tensor:
-    """Crop resized to the whole image, flip, jitter, grayscale of pixels (n, 3, h, w) of 0…1."""
+def apply(images: Tensor, params: ScrParams) -> Tensor:
+    """Crop and resize, flip, jitter, convert to grayscale; pixels (n, 3, h, w) in [0, 1]."""
     height, width = images.shape[-2:]
-    x = _box_positions(width, draw.corner[0], draw.sides[0])
-    x = torch.where(draw.flip[:, None], x.flip(1), x)
-    y = _box_positions(height, draw.corner[1], draw.sides[1])
+    x = _box_positions(width, params.corner[0], params.sides[0])
+    x = torch.where(params.flip[:, None], x.flip(1), x)
+    y = _box_positions(height, params.corner[1], params.sides[1])
     n = len(images)
-    views = sample(images, x.expand(n, -1), y.expand(n, -1))
-    return grayscale_where(draw.gray, jitter(views, draw.jitter))
+    views = resample(images, x.expand(n, -1), y.expand(n, -1))
+    return grayscale_where(params.gray, jitter(views, params.jitter))
 
 
 def _box_positions(side: int, start: Tensor, length: Tensor) -> Tensor:
-    """Positions (n, side) that resize a box; pixels beyond the box's edge are not mixed in."""
+    """Return coordinates (n, side) that resize a box without interpolating beyond its edge."""
     centre = (2 * start + length - side) / side
     to_outermost_pixel = (length - 1) / side
     return crop_positions(side, length / side, centre).clamp(
@@ -53,7 +53,7 @@ def _box_positions(side: int, start: Tensor, length: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ScrAugmentation:
-    """T_scr, on pixels of 0…1; parameters are drawn for each image by itself.
+    """T_scr, on pixels in [0, 1]; parameters are per image.
 
     Defaults are those of the official code.
     """
@@ -67,20 +67,40 @@ class ScrAugmentation:
     gray: float = 0.2
     """Probability of grayscale."""
 
-    def draw(self, n: int, height: int, width: int, generator: torch.Generator) -> ScrDraw:
-        """Parameters for n images."""
-        sides = draw_crop_sides(n, height, width, self.area, generator)
+    def sample_params(
+        self, n: int, height: int, width: int, generator: torch.Generator
+    ) -> ScrParams:
+        """Sample parameters for n images."""
+        sides = sample_crop_sides(n, height, width, self.area, generator)
         room = image_sides(height, width, generator.device) - sides
         u = torch.rand((4, n), generator=generator, device=generator.device)
-        return ScrDraw(
-            corner=draw_integers(u[:2], room + 1),
+        return ScrParams(
+            corner=uniform_integers(u[:2], room + 1),
             sides=sides,
             flip=u[2] < self.flip,
-            jitter=self.jitter.draw(n, generator),
+            jitter=self.jitter.sample_params(n, generator),
             gray=u[3] < self.gray,
         )
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """A new variation of each image (n, 3, h, w)."""
+        """Augment images (n, 3, h, w)."""
         n, _, height, width = images.shape
-        return apply(images, self.draw(n, height, width, generator))
+        return apply(images, self.sample_params(n, height, width, generator))
+
+
+@dataclass(frozen=True)
+class DvcAugmentation:
+    """T_dvc, on pixels in [0, 1]: as T_scr, but always jittered, and parameters are per batch.
+
+    The official code applies transforms for single images to a batch.
+    """
+
+    steps: ScrAugmentation = field(
+        default_factory=lambda: ScrAugmentation(jitter=ColorJitter(probability=1.0))
+    )
+    """The steps, whose parameters are sampled once per batch."""
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Augment images (n, 3, h, w)."""
+        height, width = images.shape[-2:]
+        return apply(images, self.steps.sample_params(1, height, width, generator))

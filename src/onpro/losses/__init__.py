@@ -1,21 +1,37 @@
-"""What is asked of the network: pure functions on tensors, in float32 or better."""
+"""Losses: pure functions on tensors, computed in float32 or better."""
 
-from onpro.losses.cross_entropy import mixup_cross_entropy
-from onpro.losses.dvc import (
+from onpro.losses.classification import (
     agreement_loss,
     gradient_magnitude,
     marginal_entropy_loss,
+    mixup_cross_entropy,
     view_cross_entropy,
 )
-from onpro.losses.instances import new_instance_loss, replay_instance_loss, slice_similarity
-from onpro.losses.ocm import known_logits_error, previous_instance_loss
-from onpro.losses.pass_ import feature_distance
-from onpro.losses.ppp import pseudo_prototypical_loss
-from onpro.losses.prototypes import class_means, prototype_contrast
-from onpro.losses.supcon import supervised_contrast
+from onpro.losses.contrastive import (
+    new_instance_loss,
+    previous_instance_loss,
+    replay_instance_loss,
+    slice_similarity,
+    supervised_contrast,
+)
+from onpro.losses.distillation import (
+    binary_targets,
+    feature_distance,
+    known_logits_error,
+    summed_binary_cross_entropy,
+)
+from onpro.losses.precision import MASKED_LOGIT
+from onpro.losses.prototypes import (
+    class_means,
+    prototype_contrast,
+    pseudo_prototypical_loss,
+    spread,
+)
 
 __all__ = [
+    "MASKED_LOGIT",
     "agreement_loss",
+    "binary_targets",
     "class_means",
     "feature_distance",
     "gradient_magnitude",
@@ -28,6 +44,8 @@ __all__ = [
     "pseudo_prototypical_loss",
     "replay_instance_loss",
     "slice_similarity",
+    "spread",
+    "summed_binary_cross_entropy",
     "supervised_contrast",
     "view_cross_entropy",
 ]

@@ -1,4 +1,4 @@
-"""Losses are computed in float32 or better whatever the precision of the network."""
+"""Numerical precision of the losses: float32 or better, whatever that of the network."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -7,25 +7,25 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-NEVER = -1e30
-"""A logit that does not count; finite, so that a row of nothing else has a finite logarithm and a
-zero gradient, not NaN."""
+MASKED_LOGIT = -1e30
+"""Value of masked logits. It is finite, so a row of masked logits has a finite logarithm and a zero
+gradient instead of NaN."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Half-precision values cast up to float32, others as they are."""
+    """Cast half-precision values to float32; return others unchanged."""
     half = values.dtype in (torch.float16, torch.bfloat16)
     return values.float() if half else values
 
 
 def float32(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a loss outside autocast, with its half-precision arguments cast up.
+    """Decorate a loss to run outside autocast, with half-precision arguments cast to float32.
 
-    At a similarity near 1, bfloat16 resolves about 0.008; after the division by a temperature
-    of 0.07 that is an error of 0.1 in a logit.
+    Near a similarity of 1, the resolution of bfloat16 is about 0.008; divided by a temperature of
+    0.07, that is an error of 0.1 in a logit.
     """
 
     @wraps(function)

@@ -9,8 +9,8 @@ from torch.nn.functional import pad
 
 from onpro.memory.memory import Memory
 
-NEVER = 2**40
-"""Later than any item arrives."""
+NOT_STORED = 2**40
+"""Arrival number of a class that was never stored: later than any item."""
 
 
 class GreedyBalancedMemory(Memory):
@@ -41,7 +41,7 @@ class GreedyBalancedMemory(Memory):
         self._filled = torch.zeros(1, dtype=torch.int64, device=device)
         extra = {"arrived": ((), torch.int64)}
         super().__init__(capacity, image_shape, device=device, extra=extra)
-        self.first_stored = torch.full((classes,), NEVER, device=device)
+        self.first_stored = torch.full((classes,), NOT_STORED, device=device)
         """(classes,): number in the stream of the first item of each class."""
 
     @property
@@ -61,12 +61,12 @@ class GreedyBalancedMemory(Memory):
     def grow(self, classes: int) -> None:
         """Make room for further classes."""
         added = classes - len(self.first_stored)
-        self.first_stored = pad(self.first_stored, (0, added), value=NEVER)
+        self.first_stored = pad(self.first_stored, (0, added), value=NOT_STORED)
 
     def remove(self, label: int) -> None:
         """Erase all items of a class, which counts as never stored then."""
         super().remove(label)
-        self.first_stored[label] = NEVER
+        self.first_stored[label] = NOT_STORED
 
     def update(self, images: Tensor, labels: Tensor, draws: Tensor) -> None:
         """Take in a batch of n items, one after the other.
@@ -97,13 +97,13 @@ class GreedyBalancedMemory(Memory):
         for label, number, draw in zip(
             labels.split(1), numbers.split(1), draws.split(1), strict=True
         ):
-            classes = (first_stored < NEVER).sum().clamp(min=1)
-            new = first_stored[label] == NEVER
+            classes = (first_stored < NOT_STORED).sum().clamp(min=1)
+            new = first_stored[label] == NOT_STORED
             wanted = new | (counts[label] < self.capacity // classes)
             evicting = wanted & (filled == self.capacity)
 
-            largest = (counts * NEVER - first_stored).argmax(dim=0, keepdim=True)
-            oldest_first = arrived.masked_fill(owner != largest, NEVER)[:-1].argsort()
+            largest = (counts * NOT_STORED - first_stored).argmax(dim=0, keepdim=True)
+            oldest_first = arrived.masked_fill(owner != largest, NOT_STORED)[:-1].argsort()
             evicted = oldest_first[(draw * counts[largest]).long()]
             slot = torch.where(evicting, evicted, filled).where(wanted, self.bin)
 

@@ -1,4 +1,4 @@
-"""A memory that gives every class the same number of slots, fewer as classes appear."""
+"""CoPE's class-balanced memory."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -12,21 +12,21 @@ from onpro.memory.reservoir import last_wins
 
 
 class PerClassMemory:
-    """CoPE's dynamic memory: each of the classes seen may keep ⌊capacity / classes⌋ images.
+    """A memory in which each class seen so far has ⌊capacity / classes⌋ slots.
 
-    A class fills its slots in order, the newest images taking the place of the oldest if a batch
-    brings too many; from then on it is a reservoir of its own. When a class appears, the others
-    are cut at random to what they may keep now.
+    A class fills its slots in order; if a batch overflows them, its newest images replace the
+    oldest. A full class is a reservoir of its own. When a class appears, a random subset of the
+    others' images that fits their new number of slots is kept.
 
-    The slots are a table, a row for each class in order of appearance. Which classes there are and
-    how long the rows are is known to the host, how many slots of a row hold an image only to the
-    device, so that storing a batch waits for nothing. One row more than there are slots is the
-    *bin*, for what is not stored.
+    The slots form a table with one row per class, in order of appearance. The host knows the
+    classes and the length of the rows, and only the device knows how many slots of a row are
+    filled, so that storing a batch needs no host–device sync. One extra slot is the *bin*, for
+    images that are not stored.
 
     Args:
         capacity: Number of slots.
         image_shape: Channels, height and width of one image.
-        device: Where everything is stored.
+        device: Device of the memory.
         dtype: Type of the pixels.
     """
 
@@ -55,12 +55,12 @@ class PerClassMemory:
 
     @property
     def images(self) -> Tensor:
-        """Copies of the stored images (n, channels, height, width); waits for the device."""
+        """Copies of the stored images (n, channels, height, width); a host–device sync."""
         return self.take(self._filled()).images
 
     @property
     def labels(self) -> Tensor:
-        """Copies of the stored labels (n,); waits for the device."""
+        """Copies of the stored labels (n,); a host–device sync."""
         return self.take(self._filled()).labels
 
     def _filled(self) -> Tensor:
@@ -68,33 +68,33 @@ class PerClassMemory:
 
     @property
     def quota(self) -> int:
-        """Number of images that each class may keep."""
+        """Number of slots of each class."""
         return self.capacity // len(self.classes) if self.classes else 0
 
     @property
     def most(self) -> int:
-        """The most images that may be stored now; exact until a class has too many."""
+        """Upper bound of the number of stored images; exact until a class overflows its slots."""
         return min(self._arrived, self.quota * len(self.classes))
 
     @property
     def stored(self) -> Tensor:
-        """(classes,): number of images stored of each class, in order of appearance."""
+        """(classes,): number of stored images of each class, in order of appearance."""
         return self._stored
 
     @property
     def phase(self) -> Hashable:
-        """What of its numbers a training step depends on: equal phases, equal shapes."""
+        """Host-side state that determines the shapes of a training step."""
         return tuple(self.classes), self.most
 
     def update(
         self, images: Tensor, labels: Tensor, classes: Sequence[int], generator: torch.Generator
     ) -> None:
-        """Take in a batch.
+        """Store a batch.
 
         Args:
             images: (n, channels, height, width), of the type of the stored pixels.
             labels: (n,)
-            classes: The distinct labels, as numbers of the host.
+            classes: The distinct labels, on the host.
             generator: On the memory's device.
         """
         appearing = [label for label in classes if label not in self.classes]
@@ -122,18 +122,18 @@ class PerClassMemory:
         self._stored = (self._stored + arriving).clamp(max=self.quota)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Items drawn class by class: a uniformly random class, then one of its items not drawn.
+        """Sample items: repeatedly a uniformly random class, then one of its items, not replaced.
 
-        A class whose items are all drawn is out. Equivalently, a clock rings for each class
-        after independent, exponentially distributed times and calls one of its items.
+        A class without remaining items takes no further part. Equivalently, each class yields
+        its items at the events of its own Poisson process, all of one rate.
 
         Returns:
-            Slots (min(count, most),), and which of them count, the first ones; the others repeat
-            them.
+            (min(count, most),) slots, valid ones first, and whether each is valid; invalid ones
+            repeat valid ones.
         """
         never = torch.iinfo(torch.int64).max
         waits = torch.empty_like(self._holds, dtype=torch.float).exponential_(generator=generator)
-        # Sums of whole numbers do not depend on the order in which a device adds them up.
+        # Sums of integers do not depend on the order of summation.
         rings = (waits.double() * 2**32).long().cumsum(dim=1).where(self._holds, never)
         called = rings.flatten().topk(min(count, self.most), largest=False)
         exists = called.values < never
@@ -142,11 +142,11 @@ class PerClassMemory:
         return slots[again], exists
 
     def take(self, slots: Tensor) -> Replay:
-        """The items in the given slots (n,)."""
+        """Return the items in the given slots (n,)."""
         return Replay(self._images.index_select(0, slots), self._labels[slots])
 
     def remove(self, label: int) -> None:
-        """Erase all images of a class, for good; the others may keep more from now on."""
+        """Erase all images of a class and give its slots to the others."""
         if label not in self.classes:
             return
         rows = [row for row, other in enumerate(self.classes) if other != label]
@@ -154,7 +154,7 @@ class PerClassMemory:
         self._lay_out(rows, in_order, [])
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the slots in use, and the counters."""
+        """Return copies of the slots in use, and the counters."""
         used = self.quota * len(self.classes)
         return {
             "capacity": self.capacity,
@@ -167,7 +167,7 @@ class PerClassMemory:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become the memory that gave the state."""
+        """Restore the memory from `state_dict`."""
         if state["capacity"] != self.capacity:
             raise ValueError(
                 f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
@@ -184,7 +184,7 @@ class PerClassMemory:
             raise ValueError("the state's table is not one of its classes")
 
     def _is_sound(self) -> bool:
-        """Whether the rows are of distinct classes and hold what they say; asks the device."""
+        """Return whether classes, counts and labels are consistent; a host–device sync."""
         counts, rows = (self._stored, self._seen), len(self.classes)
         if len(set(self.classes)) < rows or any(
             count.shape != (rows,) or count.dtype != torch.int64 for count in counts
@@ -196,13 +196,13 @@ class PerClassMemory:
 
     @property
     def _holds(self) -> Tensor:
-        """(classes, quota): whether a slot holds an image."""
+        """(classes, quota): whether a slot is filled."""
         return torch.arange(self.quota, device=self.device) < self._stored[:, None]
 
     def _turns(self, generator: torch.Generator, unless_at_most: int = 0) -> Tensor:
-        """(classes, quota): the columns of each row, those that hold an image first, at random.
+        """Return the columns of each row (classes, quota) in random order, filled ones first.
 
-        Rows that hold at most `unless_at_most` images stay in order.
+        Rows with at most `unless_at_most` images stay in order.
         """
         column = torch.arange(self.quota, device=self.device)
         chance = torch.rand(self._holds.shape, generator=generator, device=self.device)
@@ -211,14 +211,14 @@ class PerClassMemory:
         return key.where(self._holds, 2.0).argsort(dim=1, stable=True)
 
     def _slots(self, columns: Tensor) -> Tensor:
-        """Slots of columns (classes, n) of each row."""
+        """Return the slots of columns (classes, n) of each row."""
         rows = torch.arange(len(self.classes), device=self.device)
         return rows[:, None] * self.quota + columns
 
     def _lay_out(self, rows: Sequence[int], turn: Tensor, appearing: Sequence[int]) -> None:
-        """Make a new table: the given rows, of which the first columns in turn stay, and new ones.
+        """Rebuild the table from the given rows, then add rows for appearing classes.
 
-        What does not stay is erased.
+        Each row keeps its first columns, in the order of `turn`; all other images are erased.
         """
         kept = self._to_device(rows)
         source = self._slots(turn)[kept]

@@ -1,10 +1,10 @@
-"""Two ways to keep a random sample of a stream: batch-wise and item by item.
+"""Reservoir sampling of a stream: batch-wise, and item by item.
 
-Each policy is a function `(memory, images, labels, generator, **fields) -> slots`, called once for
-every incoming batch. It first fills free slots in order with the head of the batch. Every
-further item draws a number and goes into the slot of that number, if there is one. The returned
-slots (n,) say where each item went; `memory.bin` means that it was rejected, or overwritten by a
-later item of the same batch.
+Each policy is a function `(memory, images, labels, generator, **fields) -> slots`, called once per
+incoming batch. It first fills free slots in order. For every further item it samples a number and
+stores the item in the slot of that number, if there is one. The returned slots (n,) say where each
+item is stored; `memory.bin` means that it is rejected, or overwritten by a later item of the same
+batch.
 """
 
 import torch
@@ -20,11 +20,12 @@ def reservoir_batch(
     generator: torch.Generator,
     **fields: Tensor,
 ) -> Tensor:
-    """Reservoir-B, the update of OnPro's official code and of most of its baselines.
+    """Update by Reservoir-B, as OnPro's official code and most of its baselines.
 
-    All items of a batch that find no free slot are accepted with the same probability M/n, n being
-    the items seen before them, instead of M/(n+1), M/(n+2), … So it keeps slightly more
-    recent items than an exact reservoir, and all of the batch that arrives when it has just filled.
+    All items of a batch beyond the free slots are accepted with the same probability M/n, where n
+    is the number of items seen before them, instead of M/(n+1), M/(n+2), … So it stores slightly
+    more recent items than an exact reservoir, and accepts the whole first batch after the memory is
+    full.
     """
     draws = draw_batch(memory, len(labels), generator)
     return store(memory, draws, images, labels, **fields)
@@ -37,24 +38,24 @@ def reservoir_sequential(
     generator: torch.Generator,
     **fields: Tensor,
 ) -> Tensor:
-    """Reservoir-S, the exact one: after n items each of them is stored with probability M/n."""
+    """Update by Reservoir-S, the exact one: each of n items is stored with probability M/n."""
     draws = draw_sequential(memory, len(labels), generator)
     return store(memory, draws, images, labels, **fields)
 
 
 def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
-    """Numbers for the items that find no free slot, uniform in {0 … n−1}.
+    """Sample numbers for the items beyond the free slots, uniform in {0 … n−1}.
 
-    n is the number of items seen once the free slots are filled, the same for all of them.
+    n is the number of items seen once the free slots are filled, the same for all items.
     """
     stored = min(arriving, memory.free)
     return _below(memory.seen + stored, arriving - stored, generator)
 
 
 def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
-    """Numbers for the items that find no free slot, uniform in {0 … n}.
+    """Sample numbers for the items beyond the free slots, uniform in {0 … n}.
 
-    n is the number of items seen before the item, one more for each of them.
+    n is the number of items seen before the item.
     """
     stored = min(arriving, memory.free)
     before = torch.arange(stored, arriving, device=memory.device)
@@ -62,8 +63,8 @@ def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -
 
 
 def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Whole numbers (count,), each uniform in {0 … limit−1}; limits (count,) or (1,)."""
-    # In double precision, because single precision would leave out numbers from 2²⁴ items on.
+    """Sample integers (count,), uniform in {0 … limit−1}; limits are (count,) or (1,)."""
+    # In double precision, because single precision skips integers above 2²⁴.
     uniform = torch.rand(count, dtype=torch.float64, device=limits.device, generator=generator)
     return (uniform * limits).long()
 
@@ -71,17 +72,17 @@ def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:
 def store(
     memory: Memory, draws: Tensor, images: Tensor, labels: Tensor, **fields: Tensor
 ) -> Tensor:
-    """Fill free slots in order, then put each further item into the slot it drew, if it exists.
+    """Fill free slots in order, then store each further item in the slot of its number, if any.
 
     Args:
         memory: The memory to change.
-        draws: Whole numbers, one for each item that finds no free slot.
+        draws: (k,) sampled numbers of the k items beyond the free slots.
         images: (n, channels, height, width)
         labels: (n,)
-        **fields: Every further field of the memory, (n, ...).
+        **fields: (n, ...) all further fields of the memory.
 
     Returns:
-        The slots (n,) the items went to, `memory.bin` for those that are not stored.
+        (n,) slots of the items, `memory.bin` for those that are not stored.
     """
     arrived = len(labels)
     filled = memory.fill + min(arrived, memory.free)
@@ -93,7 +94,7 @@ def store(
 
 
 def last_wins(slots: Tensor, unused: int) -> Tensor:
-    """Where two items (n,) have one slot, only the last keeps it; the others get `unused`."""
+    """If several items have the same slot (n,), keep it for the last; the others get `unused`."""
     position = torch.arange(len(slots), device=slots.device)
     last = torch.zeros(unused + 1, dtype=torch.int64, device=slots.device)
     last.scatter_reduce_(0, slots, position, "amax", include_self=True)

@@ -1,9 +1,9 @@
-"""Which stored items are replayed.
+"""Retrieval policies: which stored items are replayed.
 
-Every function answers with slots (int64, on the memory's device), to be given to `Memory.take`. How
-many they are is known without asking the device. Where it depends on the stored labels how many
-items there really are, a second tensor says which of the slots count; the others are
-some filled slots, so that they can be taken too, and be ignored afterwards.
+Every function returns slots (int64, on the memory's device) for `Memory.take`. Their number is
+known without a host–device sync. If the number of matching items depends on the stored labels, a
+second tensor says which of the slots are valid; the others are arbitrary filled slots, to be taken
+and then ignored.
 """
 
 import torch
@@ -13,10 +13,10 @@ from onpro.memory.memory import Memory
 
 
 def uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
-    """Distinct stored items, each equally likely; everything in random order if fewer are stored.
+    """Sample items uniformly without replacement; all of them if fewer than `count` are stored.
 
     Returns:
-        (min(count, fill),)
+        (min(count, fill),) slots.
     """
     return _shuffled(memory, generator)[:count]
 
@@ -24,16 +24,16 @@ def uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
 def where(
     memory: Memory, eligible: Tensor, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Distinct items among the eligible ones, such as those of earlier tasks, each equally likely.
+    """Sample uniformly without replacement among eligible items, such as those of earlier tasks.
 
     Args:
         memory: The memory.
         eligible: (fill,) bool.
-        count: How many to draw.
+        count: Number of items.
         generator: On the memory's device.
 
     Returns:
-        Slots (min(count, fill),), and which of them are eligible: the first ones.
+        (min(count, fill),) slots, eligible ones first, and whether each is eligible.
     """
     shuffled = _shuffled(memory, generator)
     eligible_first = (~eligible[shuffled]).to(torch.uint8).argsort(stable=True)
@@ -48,17 +48,17 @@ def per_class(
     generator: torch.Generator,
     exclude: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """At most so many distinct random items of every class.
+    """Sample up to `per_class_count` items of every class without replacement.
 
     Args:
         memory: The memory.
-        per_class_count: How many items of a class at most.
-        num_classes: All labels lie below it.
+        per_class_count: Largest number of items of a class.
+        num_classes: Number of classes; all labels are below it.
         generator: On the memory's device.
-        exclude: (fill,) bool, items not to be drawn.
+        exclude: (fill,) bool, items to leave out.
 
     Returns:
-        Slots (num_classes · per_class_count,), class after class, and which of them count. Both are
+        (num_classes · per_class_count,) slots, class by class, and whether each is valid. Both are
         empty if the memory is.
     """
     labels = memory.labels if exclude is None else memory.labels.masked_fill(exclude, num_classes)
@@ -73,13 +73,18 @@ def per_class(
 
 
 def of_classes(memory: Memory, classes: Tensor, generator: torch.Generator) -> Tensor:
-    """For each requested class (k,) one of its stored items, each equally likely, with replacement.
+    """Sample one stored item of each requested class, uniformly with replacement.
 
-    A class of which nothing is stored gets some item of another class, because to find that out
-    would mean asking the device: request only classes that `class_counts` knows.
+    A class without stored items gets an item of another class, because raising an error would need
+    a host–device sync: request only classes whose `class_counts` are positive.
+
+    Args:
+        memory: The memory, not empty.
+        classes: (k,) requested classes, which may repeat.
+        generator: On the memory's device.
 
     Returns:
-        (k,)
+        (k,) slots.
     """
     if memory.fill == 0:
         raise ValueError("an empty memory has no item of any class")
@@ -93,15 +98,19 @@ def of_classes(memory: Memory, classes: Tensor, generator: torch.Generator) -> T
 
 
 def class_counts(memory: Memory, num_classes: int) -> Tensor:
-    """How many items of each class are stored.
+    """Count the stored items of each class.
+
+    Args:
+        memory: The memory.
+        num_classes: Number of classes; all labels are below it.
 
     Returns:
-        (num_classes,) int64; all labels lie below `num_classes`.
+        (num_classes,) int64.
     """
     counts = torch.zeros(num_classes, dtype=torch.int64, device=memory.device)
     return counts.scatter_add_(0, memory.labels, torch.ones_like(memory.labels))
 
 
 def _shuffled(memory: Memory, generator: torch.Generator) -> Tensor:
-    """All filled slots in random order."""
+    """Return all filled slots in random order."""
     return torch.randperm(memory.fill, generator=generator, device=memory.device)

@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, Terms
-from onpro.nn.gradients import flattened
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
+from onpro.nn.gradients import flattened
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.memory import retrieval
-from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
+from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED

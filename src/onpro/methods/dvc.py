@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from onpro import losses
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
-from onpro.nn.gradients import virtual_step
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions
 from onpro.nn.counter import count_images
+from onpro.nn.gradients import virtual_step
 from onpro.nn.joint_head import JointHead
 from onpro.randomness import derive_seed
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, Recipe, on

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.nn.gradients import batch_gradient, cosines, per_sample_gradients
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.nn import convolutions
 from onpro.nn.counter import count_images
+from onpro.nn.gradients import batch_gradient, cosines, per_sample_gradients
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 

@@ -17,9 +17,9 @@ from onpro.memory import retrieval
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, Terms
 from onpro.methods.parts.ncm import NearestMean
-from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
+from onpro.nn.teacher import Teacher
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
@@ -109,11 +109,10 @@ class ICaRL(Method[ICaRLSettings]):
         self.in_use = pad(self.in_use, (0, self.network.classes - len(self.in_use)))
 
     def forget(self, label: int) -> None:
-        """Drop a class: its unit, its mean, and what the previous network knows of it."""
+        """Drop a class: its unit, and what the previous network knows of it."""
         super().forget(label)
         self.in_use[label] = False
         self.teacher.forget(label, self.network.outputs_of(label))
-        self.nearest_mean.clear()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""

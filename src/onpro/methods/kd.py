@@ -7,9 +7,9 @@ import torch
 
 from onpro.losses import feature_distance
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
+from onpro.nn.teacher import Teacher
 
 
 @dataclass(frozen=True)

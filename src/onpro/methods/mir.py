@@ -11,11 +11,11 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.nn.gradients import virtual_step
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions
 from onpro.nn.counter import count_images
+from onpro.nn.gradients import virtual_step
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 

@@ -14,8 +14,8 @@ from onpro import losses
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
-from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
+from onpro.nn.teacher import Teacher
 from onpro.recipes import IMAGENET, PAPER, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 

@@ -15,10 +15,10 @@ from onpro.augment import check_rotation, interleaved_labels, interleaved_rotati
 from onpro.memory import Memory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.base import EVAL_BATCH, Context, Method, Terms
-from onpro.methods.parts.teacher import Teacher
 from onpro.methods.registry import register
 from onpro.methods.settings import MIN_TEMPERATURE, Settings
 from onpro.nn.optimizers import Adam
+from onpro.nn.teacher import Teacher
 from onpro.recipes import PAPER, Recipe
 from onpro.streams import Batch
 

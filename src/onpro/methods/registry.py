@@ -20,11 +20,36 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """A word of the command, and of file names."""
 
 RESERVED = frozenset(
-    """
-    at_once base batch_size checkpoint_every class_order data data_dir deterministic device
-    engine fresh image_size json limit_per_class mean memory method out precision recipe seed
-    seeds settings std tasks tensorboard threads wandb
-    """.split()
+    {
+        "at_once",
+        "base",
+        "batch_size",
+        "checkpoint_every",
+        "class_order",
+        "data",
+        "data_dir",
+        "deterministic",
+        "device",
+        "engine",
+        "fresh",
+        "image_size",
+        "json",
+        "limit_per_class",
+        "mean",
+        "memory",
+        "method",
+        "out",
+        "precision",
+        "recipe",
+        "seed",
+        "seeds",
+        "settings",
+        "std",
+        "tasks",
+        "tensorboard",
+        "threads",
+        "wandb",
+    }
 )
 """Options of every run and parameters of every classifier: no setting can have their names."""
 

@@ -126,11 +126,6 @@ class SCR(Method[SCRSettings]):
         """Scores of the nearest class mean."""
         return self.nearest_mean.scores(self, images)
 
-    def forget(self, label: int) -> None:
-        """Drop a class, and the means it was part of."""
-        super().forget(label)
-        self.nearest_mean.clear()
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""
         super().load_state_dict(state)

@@ -1,4 +1,4 @@
-"""What sees the images: encoders and heads."""
+"""Networks: encoders, heads and fused kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
 from onpro.nn.precision import AUTOCAST, Precision, convolutions
 from onpro.nn.resnet import ResNet18
-from onpro.nn.seeding import seeded
 from onpro.nn.slim import Slim
+from onpro.randomness import seeded
 
 __all__ = [
     "AUTOCAST",
@@ -37,12 +37,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EncoderKind:
-    """An encoder that can be asked for by name."""
+    """An encoder that can be built by name."""
 
     build: Callable[[int], Encoder]
-    """Makes one for images of so many channels."""
+    """Build the encoder for images with this number of channels."""
     minimum_side: int
-    """The smallest image side: how many pixels wide one pixel of its last map stands for."""
+    """Smallest height and width of images: the factor by which it reduces the resolution."""
 
 
 ENCODERS: dict[str, EncoderKind] = {
@@ -54,19 +54,19 @@ ENCODERS: dict[str, EncoderKind] = {
 
 
 def encoder_kind(name: str) -> EncoderKind:
-    """The encoder of this name, or a mistake of the user."""
+    """Return the encoder with this name; raise `UserError` if there is none."""
     if name not in ENCODERS:
         raise unknown("encoder", name, ENCODERS)
     return ENCODERS[name]
 
 
 def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) -> Encoder:
-    """The encoder of this name for images of this shape, on the CPU, its weights from the seed.
+    """Build an encoder on the CPU.
 
     Args:
         name: A key of `ENCODERS`.
         image_shape: Channels, height and width.
-        seed: Two encoders of one seed are equal; the global random state is neither read nor moved.
+        seed: Seed of the initial weights; the global random state is neither read nor changed.
     """
     kind = encoder_kind(name)
     channels, height, width = image_shape
@@ -74,7 +74,7 @@ def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) ->
         fitting = [other for other, k in ENCODERS.items() if min(height, width) >= k.minimum_side]
         raise UserError(
             f"images of {height}×{width} pixels are too small for the encoder '{name}': "
-            f"take images of at least {kind.minimum_side}×{kind.minimum_side}"
+            f"use images of at least {kind.minimum_side}×{kind.minimum_side}"
             + (f", or the encoder {' or '.join(fitting)}." if fitting else ".")
         )
     with seeded(seed):

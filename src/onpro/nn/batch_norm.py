@@ -1,4 +1,4 @@
-"""Batch norm together with what follows it in a residual network."""
+"""Batch norm with residual connection and ReLU."""
 
 import functools
 import logging
@@ -10,59 +10,74 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, relu
 
+from onpro.torch_private import in_function_transform
+
 LOG = logging.getLogger(__name__)
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """relu(BN(x) + added), the framework's batch norm with its neighbours.
+    """Batch norm, residual connection and ReLU: relu(BN(x) + residual).
 
-    In one place, so that a GPU can compute it in fused kernels, see `use_fused_kernels`: they
-    read and write each map once where separate operations do so several times.
+    One module computes all three, so that a GPU can use fused kernels (`use_fused_kernels`), which
+    read and write the feature maps less often than separate operations.
     """
 
     fused: bool = False
+    """Whether to use fused kernels where possible."""
     groups: tuple[int, ...] = ()
-    """Numbers of images that are normalised together; none: all of a batch."""
+    """Sizes of the parts of a batch that are normalised separately (default: the whole batch)."""
 
-    def forward(self, x: Tensor, added: Tensor | None = None, *, activate: bool = True) -> Tensor:
-        """Normalised maps (n, channels, h, w), plus `added` if given, through a ReLU if asked."""
-        return self.twice(x, added, activate=activate)[0]
+    def forward(
+        self, x: Tensor, residual: Tensor | None = None, *, activate: bool = True
+    ) -> Tensor:
+        """Return relu(BN(x) + residual) of feature maps (n, channels, h, w).
+
+        Args:
+            x: (n, channels, h, w) feature maps.
+            residual: (n, channels, h, w) maps to add, if any.
+            activate: Whether to apply the ReLU.
+        """
+        return self.twice(x, residual, activate=activate)[0]
 
     def twice(
-        self, x: Tensor, added: Tensor | None = None, *, activate: bool = True
+        self, x: Tensor, residual: Tensor | None = None, *, activate: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """The same result under two names, for two users, such as a block and its shortcut.
+        """Return the result of `forward` twice, for a block's convolution and its shortcut.
 
-        Fused kernels add up the gradients of both on the way.
+        The backward pass of the fused kernels then adds both gradients itself, which saves a pass
+        over the maps.
         """
-        if self.fused and self._can_fuse(x, added):
+        if self.fused and self._can_fuse(x, residual):
             from onpro.nn.fused_batch_norm import fused_batch_norm
 
-            return fused_batch_norm(self, x, added, activate=activate, groups=self.groups)
+            return fused_batch_norm(self, x, residual, activate=activate, groups=self.groups)
         if self.groups:
             y = torch.cat([self._normalised(part) for part in x.split(self.groups)])
         else:
             y = self._normalised(x)
-        if added is not None:
-            y = y + added
+        if residual is not None:
+            y = y + residual
         y = relu(y, inplace=True) if activate else y
         return y, y
 
     def _normalised(self, x: Tensor) -> Tensor:
-        """BN(x); of a single value, which has no spread, as in prediction."""
+        """Return BN(x), with the running statistics if there is a single value per channel.
+
+        Its variance is 0, and torch refuses to normalise it in training mode.
+        """
         mean, variance = self.running_mean, self.running_var
         if not self.training or x.numel() > x.shape[1] or mean is None or variance is None:
             return super().forward(x)
-        # Copies: the gradient needs them, and the next batch moves the originals.
+        # Copies, because backward needs them and the next batch updates the originals in place.
         return batch_norm(x, mean.clone(), variance.clone(), self.weight, self.bias, eps=self.eps)
 
-    def _can_fuse(self, x: Tensor, added: Tensor | None) -> bool:
-        """Whether x is what the kernels are for; per-sample gradients, say, are not."""
-        maps = (x,) if added is None else (x, added)
+    def _can_fuse(self, x: Tensor, residual: Tensor | None) -> bool:
+        """Return whether the fused kernels support the maps; they do not support `torch.func`."""
+        maps = (x,) if residual is None else (x, residual)
         return (
             self.training
             and min(self.groups or (len(x),)) * x.shape[2] * x.shape[3] > 1
-            and not torch._C._are_functorch_transforms_active()
+            and not in_function_transform()
             and all(m.is_cuda and m.is_contiguous(memory_format=torch.channels_last) for m in maps)
             and all(m.dtype == x.dtype for m in maps)
         )
@@ -70,10 +85,14 @@ class BatchNorm(nn.BatchNorm2d):
 
 @contextmanager
 def normalised_apart(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
-    """Let a module treat parts of a batch as batches that come one after the other.
+    """Make a module's batch norms treat parts of a batch as consecutive batches.
 
-    Inside, its batch norms normalise each part by its own statistics, and their running statistics
-    move once for each.
+    Inside, each part is normalised by its own statistics, and the running statistics are updated
+    once per part.
+
+    Args:
+        module: The module.
+        sizes: Numbers of images of the parts, in order.
     """
     norms = [part for part in module.modules() if isinstance(part, BatchNorm)]
     for norm in norms:
@@ -86,15 +105,16 @@ def normalised_apart(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
 
 
 def fused_kernels_exist() -> bool:
-    """Whether what compiles them is installed: it comes with torch for CUDA on Linux."""
+    """Return whether Triton is installed, which comes with torch for CUDA on Linux."""
     return find_spec("triton") is not None
 
 
 @functools.cache
 def fused_kernels_work(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether kernels can be compiled for a device and run there: that takes a C compiler too.
+    """Return whether fused kernels compile, which needs a C compiler, and run on a device.
 
-    Says so where they should and do not. Afterwards they are compiled, for maps of that type.
+    Log a warning if they fail on a GPU. Otherwise they are compiled afterwards, for maps of this
+    type.
     """
     if device.type != "cuda" or not fused_kernels_exist():
         return False
@@ -102,13 +122,13 @@ def fused_kernels_work(device: torch.device, dtype: torch.dtype) -> bool:
         _try_kernels(device, dtype)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        LOG.warning("fused kernels do not work here (%s): steps take longer.", reason)
+        LOG.warning("fused kernels do not work here (%s): training is slower.", reason)
         return False
     return True
 
 
 def _try_kernels(device: torch.device, dtype: torch.dtype) -> None:
-    """Compile all, run one that every run needs."""
+    """Compile all kernels and run one."""
     from onpro.nn.fused_batch_norm import compile_kernels
 
     compile_kernels(device, dtype)
@@ -119,7 +139,7 @@ def _try_kernels(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def use_fused_kernels(module: nn.Module) -> None:
-    """Let every batch norm of a module use fused kernels in training, where they apply."""
+    """Use fused kernels in all batch norms of a module, in training, where possible."""
     for part in module.modules():
         if isinstance(part, BatchNorm):
             part.fused = True

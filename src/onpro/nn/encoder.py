@@ -1,4 +1,4 @@
-"""What every encoder is."""
+"""Base class of encoders."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module):
-    """Turns images (n, channels, height, width) into features (n, out_features)."""
+    """A module that maps images (n, channels, height, width) to features (n, out_features)."""
 
     out_features: int
 
     if TYPE_CHECKING:
 
         def __call__(self, images: Tensor) -> Tensor:
-            """The features (n, out_features) of images."""
+            """Return the features (n, out_features) of images."""
             ...

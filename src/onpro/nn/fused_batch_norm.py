@@ -1,18 +1,17 @@
-"""Batch norm in training with residual and ReLU, in as few passes over the maps as there can be.
+"""Fused batch norm, residual connection and ReLU in training, with few passes over the maps.
 
-A training network spends as much time in its batch norms as in its convolutions if each of
-normalisation, addition and ReLU reads and writes whole maps. Here the forward pass reads a map
-twice (statistics, result) and writes once; the backward pass reads map and gradient twice and
-writes once. Maps are channels-last, so they are matrices: a row for each pixel, a column for each
-channel. Sums are in float32, in a fixed order: two equal calls give equal bits.
+If normalisation, addition and ReLU each read and write whole maps, training spends as much time in
+batch norms as in convolutions. Here the forward pass reads a map twice (statistics, result) and
+writes it once; the backward pass reads map and gradient twice and writes once. Maps are
+channels-last, hence matrices with one row per pixel and one column per channel. Sums are in float32
+and in a fixed order, so results are bitwise reproducible.
 
-A batch may consist of several groups that are normalised each by its own statistics, as if they
-came one after the other. The rows of a group are divided into parts, one for each program. Each
-pass is two kernels: the first leaves the sums of each part; in the second every program adds up
-those of its group for itself, which is less work than to wait for one that does.
+A batch may consist of several groups, each of which is normalised by its own statistics as if they
+were consecutive batches. The rows of a group are divided into parts, one per program. Each pass has
+two kernels: the first computes the sums of each part; in the second, every program adds up the sums
+of its group, which is cheaper than waiting for one program to do so.
 
-The reference is `BatchNorm.forward` without its fused branch; the kernels are in
-`batch_norm_kernels`.
+The reference is `BatchNorm.forward` with `fused = False`; the kernels are in `batch_norm_kernels`.
 """
 
 import functools
@@ -23,65 +22,67 @@ import torch
 import triton
 from torch import Tensor, nn
 
-from onpro.nn.batch_norm_kernels import gradient_of_maps, normalise, sum_gradients, sum_maps
+from onpro.nn.batch_norm_kernels import input_gradient, normalise, sum_gradients, sum_maps
 
 PROGRAMS = 528
-"""How many programs share a matrix: four for each processor of a large GPU."""
+"""Number of programs per matrix: four per multiprocessor of a large GPU."""
 TILE = 2048
-"""Elements a program works on at a time: few enough that a processor has registers for four."""
+"""Elements per tile: few enough that a multiprocessor has registers for four programs."""
 WARPS = 4
 STAGES = 4
-"""How many tiles of a map are on their way at once."""
-WIDEST = 64
-"""Most channels of a tile."""
+"""Number of tiles loaded ahead (software pipelining)."""
+MAX_TILE_WIDTH = 64
+"""Largest number of channels per tile."""
 
 
 def fused_batch_norm(
     norm: nn.BatchNorm2d,
     x: Tensor,
-    added: Tensor | None,
+    residual: Tensor | None,
     *,
     activate: bool,
     groups: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor]:
-    """relu(BN(x) + added) of channels-last maps (n, channels, h, w); running statistics move.
+    """Compute relu(BN(x) + residual) and update the running statistics.
 
     Args:
-        norm: whose parameters and statistics are used.
-        x: the maps.
-        added: further maps of the same shape, or none.
-        activate: whether there is a ReLU.
-        groups: numbers of images that are normalised together; none: all of them.
+        norm: The batch norm whose parameters and statistics are used.
+        x: (n, channels, h, w) channels-last maps.
+        residual: (n, channels, h, w) channels-last maps to add, if any.
+        activate: Whether to apply the ReLU.
+        groups: Sizes of the parts of the batch that are normalised separately (default: the whole
+            batch).
 
     Returns:
-        The result twice, for two users: their gradients are then added on the way.
+        The result twice: the backward pass then adds the gradients of both uses itself.
     """
     results: tuple[Tensor, Tensor] = _FusedBatchNorm.apply(
-        x, norm.weight, norm.bias, added, norm, activate, groups or (len(x),)
+        x, norm.weight, norm.bias, residual, norm, activate, groups or (len(x),)
     )
     return results
 
 
 def compile_kernels(device: torch.device, dtype: torch.dtype) -> None:
-    """Compile what a training step of a residual network needs, all of it at the same time.
+    """Compile the kernels that training a residual network needs, in parallel.
 
-    One after the other, when each is first called, takes longer. Later processes find them on the
-    disk.
+    This is faster than compiling each on its first call. Triton caches them on disk.
 
     Args:
-        device: for which GPU.
-        dtype: type of the maps.
+        device: The GPU.
+        dtype: Type of the maps.
     """
-    cut = _Cut((8,), WIDEST, device)
-    maps = torch.empty(2, WIDEST, 2, 2, dtype=dtype, device=device)
-    vector = torch.empty(WIDEST, device=device)
+    partition = _Partition((8,), MAX_TILE_WIDTH, device)
+    maps = torch.empty(2, MAX_TILE_WIDTH, 2, 2, dtype=dtype, device=device)
+    vector = torch.empty(MAX_TILE_WIDTH, device=device)
     count = torch.zeros((), dtype=torch.int64, device=device)
-    sums = cut.new_sums()
-    rest = *cut.tables, *cut.sizes
+    sums = partition.new_sums()
+    rest = *partition.tables, *partition.sizes
     jobs: list[tuple[Any, tuple[Any, ...]]] = [(sum_maps, (maps, sums, *rest))]
-    for added, activate in ((None, False), (None, True), (maps, True)):
-        numbers = 1e-5, 0.1, 1, added is not None, activate
-        jobs.append((normalise, (maps, added, maps, sums, *[vector] * 6, count, *numbers, *rest)))
+    for residual, activate in ((None, False), (None, True), (maps, True)):
+        numbers = 1e-5, 0.1, 1, residual is not None, activate
+        jobs.append(
+            (normalise, (maps, residual, maps, sums, *[vector] * 6, count, *numbers, *rest))
+        )
     for other, recompute, y in (
         (None, True, None),
         (None, False, None),
@@ -89,22 +90,22 @@ def compile_kernels(device: torch.device, dtype: torch.dtype) -> None:
         (maps, True, None),
         (maps, False, maps),
     ):
-        written = maps if y is not None or other is not None else None
-        flags = other is not None, recompute, y is not None, written is not None
-        arguments = maps, maps, other, y, written, sums, *[vector] * 4, *flags, *rest
+        stored_g = maps if y is not None or other is not None else None
+        flags = other is not None, recompute, y is not None, stored_g is not None
+        arguments = maps, maps, other, y, stored_g, sums, *[vector] * 4, *flags, *rest
         jobs.append((sum_gradients, arguments))
     for recompute in (False, True):
-        arguments = maps, maps, maps, sums, sums, *[vector] * 4, cut.parts, recompute, *rest
-        jobs.append((gradient_of_maps, arguments))
+        arguments = maps, maps, maps, sums, sums, *[vector] * 4, partition.parts, recompute, *rest
+        jobs.append((input_gradient, arguments))
 
     def compile_one(job: tuple[Any, tuple[Any, ...]]) -> None:
         kernel, arguments = job
         with torch.cuda.device(device):
             compiled = kernel.warmup(*arguments, num_warps=WARPS, grid=(1,))
-            _ = compiled.run  # what launches it is compiled when it is first asked for
+            _ = compiled.run  # compiles the launcher, on first access
 
     first, *others = jobs
-    compile_one(first)  # and what all of them need
+    compile_one(first)  # alone, because it compiles what all of them share
     with ThreadPoolExecutor() as threads:
         list(threads.map(compile_one, others))
 
@@ -116,21 +117,21 @@ class _FusedBatchNorm(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         bias: Tensor,
-        added: Tensor | None,
+        residual: Tensor | None,
         norm: nn.BatchNorm2d,
         activate: bool,
         groups: tuple[int, ...],
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         _, channels, height, width = x.shape
-        cut = _Cut(tuple(n * height * width for n in groups), channels, x.device)
-        partial = cut.new_sums()
-        sum_maps[cut.grid](x, partial, *cut.tables, *cut.sizes, num_warps=WARPS)
+        partition = _Partition(tuple(n * height * width for n in groups), channels, x.device)
+        partial = partition.new_sums()
+        sum_maps[partition.grid](x, partial, *partition.tables, *partition.sizes, num_warps=WARPS)
         mean, scale = x.new_empty((2, len(groups), channels), dtype=torch.float32)
         y = torch.empty_like(x)
-        normalise[cut.grid](
+        normalise[partition.grid](
             x,
-            added,
+            residual,
             y,
             partial,
             mean,
@@ -143,37 +144,38 @@ class _FusedBatchNorm(torch.autograd.Function):
             norm.eps,
             norm.momentum,
             len(groups),
-            added is not None,
+            residual is not None,
             activate,
-            *cut.tables,
-            *cut.sizes,
+            *partition.tables,
+            *partition.sizes,
             num_warps=WARPS,
         )
-        masked_by_result = activate and added is not None
+        masked_by_result = activate and residual is not None
         ctx.save_for_backward(x, weight, bias, mean, scale, y if masked_by_result else None)
-        ctx.activate, ctx.has_added, ctx.cut = activate, added is not None, cut
+        ctx.activate, ctx.has_residual, ctx.partition = activate, residual is not None, partition
         return y, y.data
 
     @staticmethod
-    def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
         x, weight, bias, mean, scale, y = ctx.saved_tensors
         first, *more = (
             gradient.contiguous(memory_format=torch.channels_last)
-            for gradient in outer
+            for gradient in gradients
             if gradient is not None
         )
         second = more[0] if more else None
-        cut: _Cut = ctx.cut
-        partial = cut.new_sums()
-        # What the second kernel would have to work out again is written down by the first.
-        written = torch.empty_like(x) if y is not None or second is not None else None
+        partition: _Partition = ctx.partition
+        partial = partition.new_sums()
+        # g is the gradient by the input of the ReLU. The first kernel stores it unless the second
+        # can recompute it from x and a single gradient.
+        stored_g = torch.empty_like(x) if y is not None or second is not None else None
         recompute = ctx.activate and y is None
-        sum_gradients[cut.grid](
+        sum_gradients[partition.grid](
             x,
             first,
             second,
             y,
-            written,
+            stored_g,
             partial,
             mean,
             scale,
@@ -182,40 +184,40 @@ class _FusedBatchNorm(torch.autograd.Function):
             second is not None,
             recompute,
             y is not None,
-            written is not None,
-            *cut.tables,
-            *cut.sizes,
+            stored_g is not None,
+            *partition.tables,
+            *partition.sizes,
             num_warps=WARPS,
         )
-        of_x = torch.empty_like(x)
+        grad_x = torch.empty_like(x)
         sums = torch.empty_like(partial[0])
-        behind_relu = first if written is None else written
-        gradient_of_maps[cut.grid](
+        g = first if stored_g is None else stored_g
+        input_gradient[partition.grid](
             x,
-            behind_relu,
-            of_x,
+            g,
+            grad_x,
             partial,
             sums,
             mean,
             scale,
             weight,
             bias,
-            cut.parts,
-            recompute and written is None,
-            *cut.tables,
-            *cut.sizes,
+            partition.parts,
+            recompute and stored_g is None,
+            *partition.tables,
+            *partition.sizes,
             num_warps=WARPS,
         )
-        of_added = behind_relu if ctx.has_added else None
-        return of_x, sums[1], sums[0], of_added, None, None, None
+        grad_residual = g if ctx.has_residual else None
+        return grad_x, sums[1], sums[0], grad_residual, None, None, None
 
 
-class _Cut:
-    """How a matrix of maps, its groups of so many rows, is divided among programs."""
+class _Partition:
+    """Division of a matrix of maps, given the rows of each group, among programs."""
 
     def __init__(self, rows: tuple[int, ...], channels: int, device: torch.device) -> None:
         self.channels, self.device = channels, device
-        width = min(WIDEST, triton.next_power_of_2(channels))
+        width = min(MAX_TILE_WIDTH, triton.next_power_of_2(channels))
         height = TILE // width
         columns = triton.cdiv(channels, width)
         self.tables = _tables(rows, height, max(1, PROGRAMS // columns), device)
@@ -224,7 +226,7 @@ class _Cut:
         self.sizes = (channels, height, width, STAGES)
 
     def new_sums(self) -> Tensor:
-        """Room for two sums of each part and channel."""
+        """Allocate two sums per part and channel."""
         return torch.empty((self.parts, 2, self.channels), device=self.device)
 
 
@@ -232,7 +234,7 @@ class _Cut:
 def _tables(
     rows: tuple[int, ...], height: int, programs: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """What is known of each part and of each group, (parts, 4) and (groups, 4), on the device."""
+    """Return the columns of `batch_norm_kernels` for parts (parts, 4) and groups (groups, 4)."""
     tiles_per_part = max(1, triton.cdiv(sum(rows), height * programs))
     parts: list[tuple[int, ...]] = []
     groups: list[tuple[int, ...]] = []
@@ -245,7 +247,7 @@ def _tables(
         groups.append((first_part, len(parts), count, start))
         start = end
 
-    def send(table: list[tuple[int, ...]]) -> Tensor:
+    def to_device(table: list[tuple[int, ...]]) -> Tensor:
         return torch.tensor(table, dtype=torch.int32).to(device)
 
-    return send(parts), send(groups)
+    return to_device(parts), to_device(groups)

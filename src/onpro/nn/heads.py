@@ -1,4 +1,4 @@
-"""What stands on top of an encoder."""
+"""Linear heads to which outputs can be added."""
 
 import math
 
@@ -8,14 +8,14 @@ from torch.nn.functional import linear
 
 
 class GrowingLinear(nn.Module):
-    """A linear layer to which outputs can be added while it is trained.
+    """A linear layer to which outputs can be added during training.
 
-    It starts as the framework's own linear layer does, U(−1/√in, 1/√in) for weights and biases,
-    but draws from the given generator.
+    Weights and biases are initialised as in `torch.nn.Linear`, from U(−1/√in, 1/√in), but with the
+    given generator.
 
     Args:
-        in_features: Size of the features.
-        out_features: Number of outputs (classes) to start with; may be 0.
+        in_features: Dimension of the features.
+        out_features: Initial number of outputs (classes); may be 0.
         generator: Source of the initial weights.
     """
 
@@ -28,7 +28,7 @@ class GrowingLinear(nn.Module):
         self.bias = nn.Parameter(bias)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Outputs (n, out_features) for features (n, in_features)."""
+        """Return outputs (n, out_features) for features (n, in_features)."""
         return linear(features, self.weight, self.bias)
 
     def grow(
@@ -38,19 +38,21 @@ class GrowingLinear(nn.Module):
         generator: torch.Generator,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
-        """Add outputs, between two steps; those that exist keep their weights.
+        """Add outputs between two steps; existing outputs keep their weights.
 
-        The parameters are new objects afterwards. The optimizer that trains them learns of it and
-        keeps what it knows of the old outputs; its moving averages start at zero for the new.
+        The parameters are replaced by larger ones, also in the optimizer, whose state is kept for
+        the old outputs and zero for the new ones.
 
         Args:
-            out_features: Number of outputs afterwards; nothing happens if there are as many.
+            out_features: New number of outputs.
             generator: Source of the new weights.
-            optimizer: The one that has the parameters.
+            optimizer: Optimizer of the parameters, if any.
         """
         added = out_features - self.out_features
         if added < 0:
-            raise ValueError(f"a head of {self.out_features} outputs cannot go to {out_features}")
+            raise ValueError(
+                f"a head of {self.out_features} outputs cannot shrink to {out_features}"
+            )
         if added == 0:
             return
         weight_rows, bias_rows = self._fresh_rows(added, generator)
@@ -65,19 +67,19 @@ class GrowingLinear(nn.Module):
         generator: torch.Generator,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
-        """Give an output fresh weights, between two steps, as if it had never been trained.
+        """Reinitialise an output between two steps.
 
         Args:
-            output: Which one.
+            output: Index of the output.
             generator: Source of the new weights.
-            optimizer: The one that has the parameters; its moving averages of the output end.
+            optimizer: Optimizer of the parameters, if any, whose state of the output is reset.
         """
         weight, bias = self._fresh_rows(1, generator)
         renew_row(self.weight, output, weight[0], optimizer)
         renew_row(self.bias, output, bias[0], optimizer)
 
     def extra_repr(self) -> str:
-        """The sizes, for `print`."""
+        """Return the sizes for `repr`."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
     def _fresh_rows(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,7 +95,7 @@ class GrowingLinear(nn.Module):
 def extend(
     old: nn.Parameter, rows: Tensor, optimizer: torch.optim.Optimizer | None
 ) -> nn.Parameter:
-    """The parameter with rows added below, put in the place of the old one in the optimizer."""
+    """Return the parameter with rows appended, which replaces the old one in the optimizer."""
     new = nn.Parameter(torch.cat([old.detach(), rows.to(old)]), requires_grad=old.requires_grad)
     if optimizer is None:
         return new
@@ -113,7 +115,7 @@ def extend(
 def renew_row(
     parameter: nn.Parameter, row: int, value: Tensor, optimizer: torch.optim.Optimizer | None
 ) -> None:
-    """Overwrite a row of a parameter, and forget what the optimizer has averaged of it."""
+    """Overwrite a row of a parameter and reset its optimizer state."""
     parameter[row] = value
     averages = optimizer.state.get(parameter, {}) if optimizer is not None else {}
     for average in averages.values():

@@ -1,29 +1,31 @@
-"""The framework's optimizers, without what ties them to its compiler.
+"""torch's optimizers without the decorators that import torch's compiler.
 
-Every call of a torch optimizer first imports the compiler, so that the compiler can step around
-it. That import takes some four seconds of each process, and steps here are not compiled.
+Those of `torch.optim` import `torch._dynamo` on their first call, so that it can skip them. The
+import takes about four seconds per process, and training steps here are not compiled.
 """
 
 from inspect import unwrap
+from typing import TypeVar
 
 import torch
 
+OptimizerClass = TypeVar("OptimizerClass", bound=type[torch.optim.Optimizer])
 
+
+def _without_compiler(optimizer: OptimizerClass) -> OptimizerClass:
+    """Replace the decorated methods of an optimizer class by the functions they wrap."""
+    for name in ("add_param_group", "state_dict", "load_state_dict", "zero_grad"):
+        setattr(optimizer, name, unwrap(getattr(optimizer, name)))
+    # The decorator of `step` also disables gradients.
+    optimizer.step = torch.no_grad()(unwrap(optimizer.step))  # type: ignore[method-assign]
+    return optimizer
+
+
+@_without_compiler
 class SGD(torch.optim.SGD):
-    """torch's SGD."""
-
-    add_param_group = unwrap(torch.optim.SGD.add_param_group)
-    state_dict = unwrap(torch.optim.SGD.state_dict)
-    load_state_dict = unwrap(torch.optim.SGD.load_state_dict)
-    zero_grad = unwrap(torch.optim.SGD.zero_grad)
-    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+    """`torch.optim.SGD`."""
 
 
+@_without_compiler
 class Adam(torch.optim.Adam):
-    """torch's Adam."""
-
-    add_param_group = unwrap(torch.optim.Adam.add_param_group)
-    state_dict = unwrap(torch.optim.Adam.state_dict)
-    load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
-    zero_grad = unwrap(torch.optim.Adam.zero_grad)
-    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+    """`torch.optim.Adam`."""

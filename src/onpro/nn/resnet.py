@@ -1,4 +1,4 @@
-"""ResNet-18 for small and for large images."""
+"""ResNet-18 for small and large images."""
 
 from typing import Literal
 
@@ -11,18 +11,18 @@ from onpro.nn.encoder import Encoder
 Stem = Literal["cifar", "imagenet"]
 
 Twice = tuple[Tensor, Tensor]
-"""A map under two names, for a block's convolution and its shortcut: see `BatchNorm.twice`."""
+"""A feature map twice, for a block's convolution and its shortcut; see `BatchNorm.twice`."""
 
 
 class ResNet18(Encoder):
-    """Four stages of two basic blocks, then a global average pool, as in the official code.
+    """Four stages of two basic blocks and a global average pool, as in the official code.
 
     Args:
-        width: Channels of the first stage (nf); each further stage doubles them. 64 is the full
-            network (11.17 M parameters), 20 the reduced one (1.1 M) of many baselines.
-        channels: Colour channels of the images.
-        stem: "cifar" is a 3×3 convolution that keeps the resolution; "imagenet" a 7×7 convolution
-            with stride 2 and a max-pool, which divide it by four.
+        width: Number of channels (nf) of the first stage; each further stage doubles it. 64 is the
+            full network (11.17 M parameters), 20 the reduced one (1.1 M) of many baselines.
+        channels: Number of channels of the images.
+        stem: "cifar" is a 3×3 convolution with stride 1; "imagenet" is a 7×7 convolution with
+            stride 2 and a max-pool, which reduce the resolution by a factor of 4.
     """
 
     def __init__(self, width: int = 64, channels: int = 3, stem: Stem = "cifar") -> None:
@@ -41,7 +41,7 @@ class ResNet18(Encoder):
         self.layer4 = _stage(4 * width, 8 * width, stride=2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (n, 8·width) of images (n, channels, height, width)."""
+        """Return features (n, 8·width) of images (n, channels, height, width)."""
         x: Twice = self.bn1.twice(self.conv1(images))
         if self.pool is not None:
             pooled = self.pool(x[0])
@@ -52,23 +52,22 @@ class ResNet18(Encoder):
 
 
 class FirstConvolution(nn.Conv2d):
-    """A convolution of images, whose channels are few.
+    """A convolution of images, which on a GPU have zero-padded input channels.
 
-    The matrix units of a GPU take channels by eights: black channels make up the number there,
-    which change nothing.
+    Tensor cores need a multiple of 8 channels. The padding does not change the result.
     """
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps of images (n, channels, height, width)."""
+        """Return the feature maps of images (n, channels, height, width)."""
         if not images.is_cuda:
             return super().forward(images)
-        missing = (0, 0, 0, 0, 0, -self.in_channels % 8)
-        weight = pad(self.weight, missing)
-        return conv2d(pad(images, missing), weight, self.bias, self.stride, self.padding)
+        padding = (0, 0, 0, 0, 0, -self.in_channels % 8)
+        weight = pad(self.weight, padding)
+        return conv2d(pad(images, padding), weight, self.bias, self.stride, self.padding)
 
 
 class BasicBlock(nn.Module):
-    """Two 3×3 convolutions around a shortcut, which is a 1×1 convolution where shapes change."""
+    """Two 3×3 convolutions with a shortcut, a 1×1 convolution if the shape changes."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__()
@@ -81,14 +80,14 @@ class BasicBlock(nn.Module):
             self.shortcut = Shortcut(channels_in, channels_out, stride)
 
     def forward(self, x: Twice) -> Twice:
-        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
+        """Map (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
         to_convolve, to_add = x
         y = self.bn1(self.conv1(to_convolve))
         return self.bn2.twice(self.conv2(y), self.shortcut(to_add))
 
 
 class Shortcut(nn.Sequential):
-    """A 1×1 convolution and its batch norm, for a block that changes the shape."""
+    """A 1×1 convolution and batch norm, without ReLU."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__(
@@ -97,7 +96,7 @@ class Shortcut(nn.Sequential):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride), no ReLU."""
+        """Map (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
         convolution, norm = self
         maps: Tensor = norm(convolution(x), activate=False)
         return maps

@@ -1,4 +1,4 @@
-"""A slim encoder for small images on a CPU."""
+"""A small encoder for small images on a CPU."""
 
 from torch import Tensor, nn
 
@@ -9,16 +9,16 @@ from onpro.nn.encoder import Encoder
 class Slim(Encoder):
     """Three 3×3 convolutions with batch norm, the middle one residual, and a global average pool.
 
-    Ours, not the paper's: small enough to learn handwritten digits of 8×8 pixels on a laptop within
+    It is not from the paper, and small enough to learn digits of 8×8 pixels on a laptop within
     seconds. The first and the last convolution halve the resolution.
 
     Args:
-        channels: Colour channels of the images.
+        channels: Number of channels of the images.
     """
 
     out_features = 160
-    """More than the 128 dimensions of a projection, because OnPro compares projections with a
-    random slice of the features."""
+    """More than the 128 dimensions of a projection, because OnPro compares projections with random
+    slices of the features."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Slim(Encoder):
         self.bn3 = BatchNorm(self.out_features)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (n, out_features) of images (n, channels, height, width)."""
+        """Return features (n, out_features) of images (n, channels, height, width)."""
         to_convolve, to_add = self.bn1.twice(self.conv1(images))
         x = self.bn2(self.conv2(to_convolve), to_add)
         maps: Tensor = self.bn3(self.conv3(x))

@@ -228,7 +228,7 @@ def _tensors(part: object) -> Iterator[_Place]:
             yield from (_Place(value, n, v) for n, v in value.items() if isinstance(v, Tensor))
         elif isinstance(value, nn.Module):
             for module in value.modules():
-                for n, buffer in module.named_buffers(recurse=False):
+                for n, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
                     yield _Place(module, n, buffer)
         elif isinstance(value, Stateful) and not isinstance(value, torch.optim.Optimizer):
             yield from _tensors(value)

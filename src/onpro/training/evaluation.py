@@ -8,7 +8,8 @@ from torch import Tensor
 from onpro.data.imageset import Split
 from onpro.methods.registry import AnyMethod
 
-IMAGES_AT_ONCE = 1000
+TEST_BATCH = 1000
+"""Test images predicted at a time."""
 
 
 def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -> Tensor:
@@ -16,7 +17,7 @@ def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -
     cells = torch.zeros(classes * classes, dtype=torch.int64, device=method.context.device)
     for split in splits:
         for images, labels in zip(
-            split.images.split(IMAGES_AT_ONCE), split.labels.split(IMAGES_AT_ONCE), strict=True
+            split.images.split(TEST_BATCH), split.labels.split(TEST_BATCH), strict=True
         ):
             cell = labels * classes + method.predict(images)
             cells += torch.bincount(cell, minlength=classes * classes)

@@ -51,11 +51,7 @@ def recorded(device: torch.device) -> Iterator[list[Forward]]:
 
 def _images(inputs: Tensor) -> int:
     """Number of images (n, 3, height, width); where torch.func maps over them, all of them."""
-    image = inputs.shape[1:].numel()
-    functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(inputs):
-        inputs = functorch.get_unwrapped(inputs)
-    return inputs.numel() // image
+    return torch.func.debug_unwrap(inputs).numel() // inputs.shape[1:].numel()
 
 
 def work(forwards: Sequence[Forward], flops_of_an_image: int) -> int:

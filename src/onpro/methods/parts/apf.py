@@ -1,8 +1,8 @@
 """Adaptive prototypical feedback (APF): confused classes are replayed more, as mixtures.
 
 The distances between the prototypes of the last replay batch say which pairs of classes are
-confused. Part of the next replay batch is mixed from such pairs, the rest is drawn uniformly.
-Everything runs on the device: no loop over pairs or classes, no question asked of a tensor.
+confused. Part of the next replay batch is mixed from such pairs, the rest is sampled uniformly.
+Everything runs on the device, without host–device sync and without loops over pairs or classes.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.nn.functional import pdist
 
 from onpro.augment import mix
+from onpro.losses import MASKED_LOGIT
 from onpro.memory import Memory, retrieval
+from onpro.randomness import beta
 
 Kernel = Literal["inverse", "gaussian"]
 Rounding = Literal["exact", "plain"]
 
 CLOSEST = 1e-6
 """Two prototypes are never taken to be closer than this: 1/d must stay finite."""
-
-NEVER = -1e30
 
 
 class Mixture(NamedTuple):
@@ -97,7 +97,7 @@ def pair_probabilities(prototypes: Tensor, kernel: Kernel) -> Tensor:
     distance = pdist(prototypes).clamp(min=CLOSEST)
     weight = 1 / distance if kernel == "inverse" else -distance.square()
     possible = present[first] & present[second]
-    return weight.masked_fill(~possible, NEVER).softmax(dim=0) * possible
+    return weight.masked_fill(~possible, MASKED_LOGIT).softmax(dim=0) * possible
 
 
 def exact_counts(probabilities: Tensor, total: int, generator: torch.Generator) -> Tensor:
@@ -179,7 +179,7 @@ def mix_confused(
     first, second = _pairs(prototypes)
     slots_first, slots_second = slots_of(first[pair]), slots_of(second[pair])
     treated = one_per_pair() < probability
-    weight = _beta(concentration, count, generator) * treated
+    weight = beta(concentration, count, generator) * treated
 
     anywhere = _anywhere(memory, count, generator)
     slots_first = torch.where(alone, anywhere, slots_first)
@@ -216,10 +216,3 @@ def _random_member(members: Tensor, uniform: Tensor) -> Tensor:
     ends = members.cumsum(dim=0)
     wanted = (uniform * ends[-1]).long()
     return torch.searchsorted(ends, wanted, right=True).clamp(max=len(members) - 1)
-
-
-def _beta(concentration: float, count: int, generator: torch.Generator) -> Tensor:
-    shape = torch.full((2, count), concentration, device=generator.device)
-    a, b = torch._standard_gamma(shape, generator=generator).clamp(min=1e-30)
-    weight: Tensor = a / (a + b)
-    return weight

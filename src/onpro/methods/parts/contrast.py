@@ -14,8 +14,8 @@ from torch.nn.functional import normalize
 from onpro import losses
 from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.methods.base import Context
-from onpro.nn.network import Network
 from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, Settings, require
+from onpro.nn.network import Network
 from onpro.nn.optimizers import Adam
 from onpro.randomness import Generators
 

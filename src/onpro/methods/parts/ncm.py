@@ -18,10 +18,10 @@ class NearestMean:
     """
 
     def __init__(self) -> None:
-        self._means: tuple[tuple[int, bool], Tensor] | None = None
+        self._means: tuple[tuple[int, bool, int], Tensor] | None = None
 
     def clear(self) -> None:
-        """Compute the means anew: the memory has changed between two steps."""
+        """Compute the means anew when they are next needed."""
         self._means = None
 
     def scores(self, method: Method[Any], images: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class NearestMean:
         return scores.index_copy_(1, seen, near)
 
     def _directions(self, method: Method[Any], seen: Tensor) -> Tensor:
-        moment = (method.progress.steps, method.progress.task_open)
+        moment = (method.progress.steps, method.progress.task_open, len(method.memory))
         if self._means is None or self._means[0] != moment:
             context, memory = method.context, method.memory
             features = [
