@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from onpro.experiments import RunConfig, settings_for
+from onpro.experiments import RunConfig
 from onpro.experiments.resultcheck import checksum
+from onpro.methods import settings_for
 
 ER = RunConfig(
     method="er",

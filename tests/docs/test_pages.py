@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from onpro.data import sources
-from onpro.experiments import recipes
 from onpro.experiments.resultcheck import NEEDED, OPTIONAL
-from onpro.methods import methods
+from onpro.methods import methods, recipes
 from onpro.training import Metrics
 
 ROOT = Path(__file__).parents[2]

@@ -7,13 +7,13 @@ from statistics import mean
 
 import pytest
 
-from onpro.experiments import settings_for
 from onpro.experiments.files import read_json
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.reading import read_runs
 from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
 from onpro.experiments.sweep import read_sweep
+from onpro.methods import settings_for
 from onpro.reports import report
 from onpro.reports.outcome import Outcome, outcomes
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from onpro.experiments import RunConfig, prepare, settings_for
+from onpro.experiments import RunConfig, prepare
 from onpro.experiments.bench import Measure, bench
 from onpro.experiments.bench.breakdown import MARK, PARTS, _marked, attributed, breakdown
 from onpro.experiments.bench.clock import Timed, alternately
@@ -22,6 +22,7 @@ from onpro.experiments.bench.forwards import Forward, network_alone, work
 from onpro.experiments.bench.images import made_up_images
 from onpro.experiments.bench.learner import Learner
 from onpro.experiments.events import EventLog
+from onpro.methods import settings_for
 from onpro.reports.bench import bench_table, figures_by_task
 
 CPU = torch.device("cpu")
@@ -120,7 +121,7 @@ def test_the_parts_of_a_step_sum_to_the_whole() -> None:
         profile(activities=[ProfilerActivity.CPU]) as profiler,
         record_function("step"),
     ):
-        er.method.observe(batch)
+        stepper(er.method).step(batch)
     events = profiler.events() or ()
     (whole,) = [event.cpu_time_total for event in events if event.name == "step"]
     parts = attributed(events, on_gpu=False)
@@ -285,7 +286,7 @@ def test_the_training_loop_adds_little_to_the_steps_themselves(tmp_path: Path) -
 
     def by_hand() -> None:
         for batch in batches:
-            bare.method.observe(batch)
+            stepper(bare.method).step(batch)
 
     ratios = []
     with closing(EventLog(tmp_path / "events.jsonl")) as log:

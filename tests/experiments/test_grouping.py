@@ -5,8 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onpro.experiments import Finished, settings_for
+from onpro.experiments import Finished
 from onpro.experiments.grouping import by_experiment
+from onpro.methods import settings_for
 
 
 def finished(out: Path, seed: int, code: str, precision: str = "fp32", **given: Any) -> Finished:

@@ -29,12 +29,11 @@ from onpro.experiments import (
     read_config,
     run,
     run_in,
-    settings_for,
 )
 from onpro.experiments.events import EventLog
 from onpro.experiments.files import locked
 from onpro.experiments.record import describe
-from onpro.methods import methods
+from onpro.methods import methods, settings_for
 from onpro.training import Evaluated, Step, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
 from tests.tiny_runs import lasting

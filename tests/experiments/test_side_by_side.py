@@ -23,11 +23,10 @@ from onpro.experiments import (
     room_for_runs,
     run,
     running,
-    settings_for,
     side_by_side,
 )
 from onpro.experiments.run import Running
-from onpro.methods import methods
+from onpro.methods import methods, settings_for
 from onpro.training import Trainer
 from onpro.training.device import pick_device
 from tests.tiny_runs import lasting

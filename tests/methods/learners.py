@@ -1,7 +1,11 @@
 """Methods on a small stream, watched while they learn."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,10 +15,12 @@ from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
 from onpro.methods import Context, method
-from onpro.methods.contrast import C, ContrastMethod
+from onpro.methods.base import Labelled, Method, S
+from onpro.methods.parts import contrast
 from onpro.methods.registry import AnyMethod
-from onpro.methods.teacher import Teacher
+from onpro.nn.teacher import Teacher
 from onpro.streams import Batch, ClassIncremental
+from onpro.training.stepper import Stepper
 
 DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
 
@@ -27,25 +33,28 @@ class Forward:
     training: bool
 
 
-class WithoutChance(ContrastMethod[C]):
-    """No augmentation, given slices, the whole memory in order: to put before a method.
+class WithoutChance(Method[S]):
+    """No augmentation, and the whole memory in order: to put before a method.
 
     Images arrive, and are stored, as network input.
     """
 
-    slice_starts: list[int]
-
-    def prepare(self, images: Tensor) -> Tensor:
+    def normalise(self, images: Tensor) -> Tensor:
         return images
 
-    def vary(self, images: Tensor) -> Tensor:
+    def augment(self, images: Tensor) -> Tensor:
         return images
 
-    def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        return self.prepare(self.memory.images), self.memory.labels
+    def sample_replay(self, count: int) -> Labelled:
+        return Labelled(self.normalise(self.memory.images), self.memory.labels)
 
-    def slice_start(self, positions: int) -> Tensor:
-        return torch.tensor([self.slice_starts.pop(0)])
+
+@contextmanager
+def given_slices(starts: Iterable[int]) -> Iterator[None]:
+    """Let the contrast of OCM and OnPro take these slices of the features, one after the other."""
+    given = iter(starts)
+    with patch.object(contrast, "slice_start", lambda *_: torch.tensor([next(given)])):
+        yield
 
 
 def learner(name: str, *, float64: bool = False, **changes: Any) -> Any:
@@ -68,9 +77,15 @@ def in_float64(learner: AnyMethod) -> AnyMethod:
         module = part.network if isinstance(part, Teacher) else part
         if isinstance(module, torch.nn.Module):
             module.double()
-    normalise = learner.prepare
-    learner.prepare = lambda images: normalise(images).double()  # type: ignore[method-assign] # of this object alone
+    normalise = learner.normalise
+    learner.normalise = lambda images: normalise(images).double()  # type: ignore[method-assign] # of this object alone
     return learner
+
+
+@lru_cache(maxsize=16)
+def stepper(learner: AnyMethod) -> Stepper:
+    """What trains the method, the same one each time."""
+    return Stepper(learner)
 
 
 def batches(count: int, start: int = 0, size: int = 10) -> list[Batch]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.methods.agem import projected
-from tests.methods.learners import batches, learner, refused, watch
+from tests.methods.learners import batches, learner, refused, stepper, watch
 
 
 def flat(tensors: list[Tensor]) -> Tensor:
@@ -20,11 +20,11 @@ def test_the_first_task_is_plain_sgd_without_replay() -> None:
     agem, er = learner("agem"), learner("er")
     forwards = watch(agem)
     for batch in batches(3):
-        assert set(agem.observe(batch)) == {"new"}
+        assert set(stepper(agem).step(batch)) == {"new"}
     assert [len(f.images) for f in forwards] == [10, 10, 10]
-    er.observe(batches(1)[0])  # nothing to replay yet: the same step
+    stepper(er).step(batches(1)[0])  # nothing to replay yet: the same step
     agem = learner("agem")
-    agem.observe(batches(1)[0])
+    stepper(agem).step(batches(1)[0])
     torch.testing.assert_close(agem.network.state_dict(), er.network.state_dict())
 
 
@@ -33,14 +33,14 @@ def test_later_steps_follow_the_projected_gradient() -> None:
         "agem", float64=True, augmentation="none", learning_rate=0.05, replay_batch=200
     )
     for batch in batches(10):
-        method.observe(batch)
+        stepper(method).step(batch)
     conflicts = 0
     for batch in batches(6, start=10):
         network = deepcopy(method.network)
         parameters = list(network.parameters())
-        new = cross_entropy(network(method.prepare(batch.images)), batch.labels)
+        new = cross_entropy(network(method.normalise(batch.images)), batch.labels)
         gradient = flat(list(torch.autograd.grad(new, parameters)))
-        stored = method.prepare(method.memory.images)
+        stored = method.normalise(method.memory.images)
         old = cross_entropy(network(stored), method.memory.labels)
         reference = flat(list(torch.autograd.grad(old, parameters)))
         product = float(gradient @ reference)
@@ -48,7 +48,7 @@ def test_later_steps_follow_the_projected_gradient() -> None:
             conflicts += 1
             gradient = gradient - product / float(reference @ reference) * reference
 
-        assert set(method.observe(batch)) == {"new", "reference"}
+        assert set(stepper(method).step(batch)) == {"new", "reference"}
         expected = flat(parameters) - 0.05 * gradient
         after = flat(list(method.network.parameters()))
         torch.testing.assert_close(after, expected)
@@ -77,7 +77,7 @@ def test_replay_is_augmented_and_the_memory_raw() -> None:
     stream = batches(11)
     forwards = watch(method)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     assert [len(f.images) for f in forwards] == [10] * 11 + [64]
     assert method.progress.images == 174
     assert torch.equal(method.memory.images, torch.cat([batch.images for batch in stream]))

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods import aser
-from onpro.methods.shapley import Points, adversarial_scores, exchange, knn_shapley_values
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def points(count: int, classes: int, seed: int, exists: list[bool] | None = None) -> Points:
@@ -102,18 +102,18 @@ def test_replay_is_random_until_the_memory_has_had_to_choose() -> None:
     method = learner("aser", memory=30, replay_batch=20)
     forwards = watch(method)
     stream = batches(5)
-    method.observe(stream[0])
+    stepper(method).step(stream[0])
     assert [(len(f.images), f.training) for f in forwards] == [(10, True)]  # no replay
     for batch in stream[1:3]:
-        method.observe(batch)
+        stepper(method).step(batch)
     training = [len(f.images) for f in forwards if f.training]
     assert training == [10, 20, 30]
     assert all(f.training for f in forwards)
-    method.observe(stream[3])  # 30 images seen: still random, but now the memory chooses
+    stepper(method).step(stream[3])  # 30 images seen: still random, but now the memory chooses
     assert len(forwards[-2].images) == 30
     assert not forwards[-1].training
     del forwards[:]
-    method.observe(stream[4])
+    stepper(method).step(stream[4])
     scored, trained, judged = forwards
     assert [f.training for f in forwards] == [False, True, False]
     assert len(scored.images) == 2 + 2 + 10  # one of each class seen, another of each, the batch
@@ -125,12 +125,12 @@ def test_values_are_taken_of_raw_images() -> None:
     method = learner("aser", memory=20)
     stream = batches(4)
     for batch in stream[:3]:
-        method.observe(batch)
-    stored = method.prepare(method.memory.images)
+        stepper(method).step(batch)
+    stored = method.normalise(method.memory.images)
     forwards = watch(method)
-    method.observe(stream[3])
+    stepper(method).step(stream[3])
     scored, trained, judged = forwards
-    everything = torch.cat([stored, method.prepare(stream[3].images)])
+    everything = torch.cat([stored, method.normalise(stream[3].images)])
     assert found_in(scored.images, everything).all()
     assert found_in(judged.images, everything).all()
     assert not found_in(trained.images, everything).all()
@@ -138,9 +138,9 @@ def test_values_are_taken_of_raw_images() -> None:
 
 def test_feature_passes_leave_the_running_statistics_alone() -> None:
     method = learner("aser", memory=20)
-    method.observe(batches(1)[0])
+    stepper(method).step(batches(1)[0])
     before = method.network.encoder.bn1.running_mean.clone()
-    method.inspect(method.prepare(batches(1)[0].images))
+    method.eval_features(method.normalise(batches(1)[0].images))
     assert torch.equal(method.network.encoder.bn1.running_mean, before)
     assert method.network.training
 
@@ -159,7 +159,7 @@ def test_what_is_judged_does_not_judge_itself(monkeypatch: pytest.MonkeyPatch) -
     """The cooperative set leaves out the candidates, candidates of an update its judges."""
     method = learner("aser", memory=20)
     for batch in [b for pair in zip(batches(2), batches(2, start=10), strict=True) for b in pair]:
-        method.observe(batch)
+        stepper(method).step(batch)
     judged: list[tuple[Points, Points]] = []
 
     def note_scores(candidates: Points, cooperative: Points, **others: Any) -> Tensor:
@@ -175,7 +175,7 @@ def test_what_is_judged_does_not_judge_itself(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(aser, "knn_shapley_values", note_values)
     monkeypatch.setattr(method, "features", lambda *sets: [s.flatten(1).double() for s in sets])
     for batch in [*batches(8, start=2), *batches(2, start=12)]:
-        method.observe(batch)
+        stepper(method).step(batch)
     assert len(judged) == 20
     for candidates, judges in judged:
         of_judges = judges.features[judges.exists]
@@ -190,7 +190,7 @@ def without_last(points: Points, count: int) -> Points:
 def test_candidates_with_the_highest_scores_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     method = learner("aser", memory=20, replay_batch=2)
     for batch in [*batches(2), *batches(2, start=10)]:
-        method.observe(batch)
+        stepper(method).step(batch)
     ranked: list[int] = []
 
     def score(candidates: Points, **_: Any) -> Tensor:
@@ -206,13 +206,13 @@ def test_candidates_with_the_highest_scores_are_replayed(monkeypatch: pytest.Mon
 def test_at_most_one_image_of_each_class_is_replayed() -> None:
     method = learner("aser", memory=40, augmentation="none")
     for batch in batches(14):
-        method.observe(batch)
+        stepper(method).step(batch)
     slots, exists = method.retrieve(batches(1)[0].images, batches(1)[0].labels)
     labels = method.memory.labels[slots][exists].tolist()
     assert sorted(labels) == sorted(set(labels)) == sorted(set(method.memory.labels.tolist()))
     several = learner("aser", memory=40, samples_per_class=5.5, replay_batch=12)
     for batch in batches(14):
-        several.observe(batch)
+        stepper(several).step(batch)
     slots, exists = several.retrieve(batches(1)[0].images, batches(1)[0].labels)
     assert len(slots.unique()) == len(slots) == 12
     assert exists.all()
@@ -221,12 +221,12 @@ def test_at_most_one_image_of_each_class_is_replayed() -> None:
 def test_one_mean_over_replayed_and_new_images() -> None:
     method = learner("aser", float64=True, memory=20, augmentation="none")
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     method.memory.labels.fill_(1)  # class 0 has left the memory
     batch = batches(1, start=3)[0]
     network = deepcopy(method.network)
     forwards = watch(method)
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     trained = next(f.images for f in forwards if f.training)
     assert len(trained) == 1 + 1 + 10  # the second stands in for class 0 and does not count
     logits = network(trained)[[0, *range(2, 12)]]
@@ -238,12 +238,12 @@ def test_the_memory_fills_in_order_and_stays_full() -> None:
     method = learner("aser", memory=25)
     stream = batches(6)
     for batch in stream[:2]:
-        method.observe(batch)
+        stepper(method).step(batch)
     assert torch.equal(method.memory.images, torch.cat([b.images for b in stream[:2]]))
-    method.observe(stream[2])
+    stepper(method).step(stream[2])
     assert len(method.memory) == 25
     for batch in stream[3:]:
-        method.observe(batch)
+        stepper(method).step(batch)
         seen = torch.cat([b.images for b in stream])
         assert found_in(method.memory.images, seen).all()
     assert len(method.memory) == 25
@@ -253,7 +253,7 @@ def test_the_memory_fills_in_order_and_stays_full() -> None:
 def test_new_classes_enter_the_memory() -> None:
     method = learner("aser", memory=30)
     for batch in batches(14):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert (method.memory.labels >= 2).any()
 
 
@@ -261,7 +261,7 @@ def test_rotated_copies_are_classes_of_their_own() -> None:
     method = learner("aser", memory=20, rotations=4)
     forwards = watch(method)
     for batch in batches(4):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert method.network.classifier.out_features == 16
     assert method.network.classes == 4
     assert [len(f.images) for f in forwards if f.training][-1] == 4 * (2 + 10)

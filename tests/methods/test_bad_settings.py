@@ -11,9 +11,9 @@ import torch
 from onpro.augment import Normalise
 from onpro.errors import UserError
 from onpro.methods import Context, method, methods
-from onpro.methods.typed import fits
 from onpro.streams import Batch
-from tests.methods.learners import DATA, batches, learner, refused
+from onpro.typed import fits
+from tests.methods.learners import DATA, batches, learner, refused, stepper
 
 SLIPS: dict[type, list[Any]] = {
     int: [10**20, -(10**20), 1.5, "1", None, True],
@@ -111,9 +111,9 @@ def test_images_that_cannot_be_turned_are_refused(name: str) -> None:
 def test_more_than_there_is_means_all_there_is(name: str, changes: dict[str, Any]) -> None:
     method = learner(name, **changes)
     for batch in batches(4) + batches(4, start=10):
-        terms = method.observe(batch)
+        terms = stepper(method).step(batch)
     assert all(term.isfinite() for term in terms.values())
-    method.finish_task()
+    stepper(method).finish_task()
     assert method.predict(DATA.test.images).shape == DATA.test.labels.shape
 
 
@@ -125,9 +125,9 @@ def test_single_images_that_leave_one_value_a_channel_are_learned(name: str) -> 
     context = Context(shape, Normalise(DATA.mean, DATA.std), memory=4, num_classes=4)
     learning = method(name)(settings, context)
     for k in range(4):
-        terms = learning.observe(Batch(pixels[k : k + 1], torch.tensor([k]), k // 2, (k,)))
+        terms = stepper(learning).step(Batch(pixels[k : k + 1], torch.tensor([k]), k // 2, (k,)))
         assert all(term.isfinite() for term in terms.values())
-    learning.finish_task()
+    stepper(learning).finish_task()
     for tensor in learning.network.state_dict().values():
         assert tensor.isfinite().all()
 
@@ -135,10 +135,10 @@ def test_single_images_that_leave_one_value_a_channel_are_learned(name: str) -> 
 def test_where_classes_outgrow_the_memory_cope_says_so(caplog: pytest.LogCaptureFixture) -> None:
     method = learner("cope", num_classes=None, memory=3)
     with caplog.at_level(logging.WARNING):
-        method.observe(batches(1)[0])
+        stepper(method).step(batches(1)[0])
         assert not caplog.text
         for batch in batches(2, start=10):
-            method.observe(batch)
+            stepper(method).step(batch)
     assert caplog.text.count("3 images are too few for 4 classes") == 1
 
 

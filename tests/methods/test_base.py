@@ -13,7 +13,7 @@ from onpro.errors import UserError
 from onpro.methods import Context, Settings
 from onpro.methods.base import About, Method, Progress, room_for, total
 from onpro.streams import Batch, ClassIncremental
-from tests.methods.learners import in_float64
+from tests.methods.learners import in_float64, stepper
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
 SETTINGS = Settings(encoder="slim", augmentation="none")
@@ -36,7 +36,7 @@ class Recorder(Method[Settings]):
         self.notes.append(f"learn {self.progress.task}.{self.progress.steps_in_task}")
         self.counts = self.counts + 1
         loss = torch.nn.functional.cross_entropy(
-            self.classify(self.prepare(batch.images)), batch.labels
+            self.classify(self.normalise(batch.images)), batch.labels
         )
         self.descend(loss)
         return {"ce": loss, "twice": 2 * loss}
@@ -62,9 +62,9 @@ def batches(*, announced: bool = True) -> list[Batch]:
 def test_announced_tasks_start_and_end_once() -> None:
     method = recorder()
     for batch in batches():
-        method.observe(batch)
-    method.finish_task()
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
+    stepper(method).finish_task()
     hooks = ("start", "learn {0}.0", "learn {0}.1", "end")
     assert method.notes == [hook.format(task) for task in range(3) for hook in hooks]
 
@@ -72,18 +72,18 @@ def test_announced_tasks_start_and_end_once() -> None:
 def test_a_loop_that_closes_tasks_itself_sees_the_same() -> None:
     method, by_itself = recorder(), recorder()
     for step, batch in enumerate(batches()):
-        method.observe(batch)
-        by_itself.observe(batch)
+        stepper(method).step(batch)
+        stepper(by_itself).step(batch)
         if step % 2:
-            method.finish_task()
-    by_itself.finish_task()
+            stepper(method).finish_task()
+    stepper(by_itself).finish_task()
     assert method.notes == by_itself.notes
 
 
 def test_without_announcements_a_new_class_begins_a_task() -> None:
     method = recorder(num_classes=None)
     for batch in batches(announced=False):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert method.notes.count("start") == 3
     assert method.progress.task == 2
     assert method.progress.classes_before_task == 4
@@ -93,22 +93,22 @@ def test_without_announcements_a_new_class_begins_a_task() -> None:
 def test_a_task_opened_after_a_close_starts_like_any_other() -> None:
     method = recorder()
     first = batches(announced=False)[0]
-    method.observe(first)
-    method.finish_task()
-    method.observe(first)
+    stepper(method).step(first)
+    stepper(method).finish_task()
+    stepper(method).step(first)
     assert method.notes == ["start", "learn 0.0", "end", "start", "learn 1.0"]
 
 
 def test_an_empty_batch_is_nothing() -> None:
     method, batch = recorder(), batches()[0]
     nothing = replace(batch, images=batch.images[:0], labels=batch.labels[:0], classes=())
-    assert method.observe(nothing) == {}
+    assert stepper(method).step(nothing) == {}
     assert method.notes == []
     assert method.progress == Progress()
 
 
 def test_terms_come_back_detached() -> None:
-    terms = recorder().observe(batches()[0])
+    terms = stepper(recorder()).step(batches()[0])
     assert set(terms) == {"ce", "twice"}
     assert not any(term.requires_grad for term in terms.values())
     assert torch.equal(total(terms), 3 * terms["ce"])
@@ -117,7 +117,7 @@ def test_terms_come_back_detached() -> None:
 def test_progress_counts_steps_images_and_classes() -> None:
     method = recorder()
     for batch in batches()[:3]:
-        method.observe(batch)
+        stepper(method).step(batch)
     progress = method.progress
     assert (progress.steps, progress.steps_in_task, progress.images) == (3, 1, 30)
     assert (progress.task, progress.announced, progress.classes_before_task) == (1, 1, 2)
@@ -130,18 +130,18 @@ def test_heads_grow_with_unannounced_classes_and_only_then() -> None:
     method = recorder(num_classes=None)
     widths = []
     for batch in batches(announced=False):
-        method.observe(batch)
+        stepper(method).step(batch)
         widths.append(method.network.classes)
     assert widths == [2, 2, 4, 4, 6, 6]
     announced = recorder()
-    announced.observe(batches()[0])
+    stepper(announced).step(batches()[0])
     assert announced.network.classes == 6
 
 
 def test_prediction_is_the_highest_score_in_eval_mode_and_leaves_train_mode() -> None:
     method = in_float64(recorder())
     for batch in batches():
-        method.observe(batch)
+        stepper(method).step(batch)
     images = DATA.test.images
     scores = method.scores(images)
     assert scores.shape == (12, 6)
@@ -161,7 +161,7 @@ def test_a_prediction_that_fails_leaves_train_mode_too() -> None:
 def test_tensors_and_parts_are_state_and_go_on_elsewhere() -> None:
     source = recorder(num_classes=None)
     for batch in batches(announced=False)[:4]:
-        source.observe(batch)
+        stepper(source).step(batch)
     state = source.state_dict()
     assert {"network", "optimizer", "memory", "progress", "random", "counts"} <= set(state)
     resumed = recorder(num_classes=None)
@@ -175,7 +175,7 @@ def test_tensors_and_parts_are_state_and_go_on_elsewhere() -> None:
 def test_a_saved_tensor_does_not_follow_the_method() -> None:
     method = recorder()
     state = method.state_dict()
-    method.observe(batches()[0])
+    stepper(method).step(batches()[0])
     assert torch.equal(state["counts"], torch.zeros(3))
 
 
@@ -210,8 +210,8 @@ def test_settings_are_checked_before_anything_is_built() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_is_the_networks_alone(precision: str) -> None:
     method = recorder(precision=precision)
-    assert method.encode(method.prepare(DATA.test.images)).dtype == torch.float32
-    assert bool(method.observe(batches()[0])["ce"].isfinite())
+    assert method.encode(method.normalise(DATA.test.images)).dtype == torch.float32
+    assert bool(stepper(method).step(batches()[0])["ce"].isfinite())
 
 
 def test_layout_changes_nothing_but_rounding() -> None:
@@ -224,5 +224,5 @@ def test_layout_changes_nothing_but_rounding() -> None:
 def test_a_batch_that_does_not_name_its_classes_is_refused(classes: tuple[int, ...]) -> None:
     learner = recorder()
     with pytest.raises(ValueError, match="must name the classes of its labels"):
-        learner.observe(Batch(DATA.train.images[:1], DATA.train.labels[:1], None, classes))
+        stepper(learner).step(Batch(DATA.train.images[:1], DATA.train.labels[:1], None, classes))
     assert learner.progress == Progress()

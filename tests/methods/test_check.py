@@ -12,8 +12,8 @@ from onpro.memory.per_class import PerClassMemory
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import Context, Settings
 from onpro.methods.base import About, Method, total
-from onpro.methods.check import a_class_can_be_given_up, check_method
 from onpro.streams import Batch
+from onpro.training.check import a_class_can_be_dropped, check_method
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Replay(Method[ReplaySettings]):
         self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        terms = {"new": self.loss(self.prepare(batch.images), batch.labels)}
+        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         if len(self.memory):
             terms["replay"] = self.loss(*self.draw(32))
         self.descend(total(terms))
@@ -45,7 +45,7 @@ class Replay(Method[ReplaySettings]):
         return terms
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(self.classify(self.vary(images)), labels)
+        return cross_entropy(self.classify(self.augment(images)), labels)
 
 
 class Forgetful(Replay):
@@ -78,7 +78,7 @@ class Asleep(Replay):
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
         self.network.eval()
-        return self.rate(self.prepare(images))
+        return self.eval_scores(self.normalise(images))
 
 
 class Restless(Replay):
@@ -86,7 +86,7 @@ class Restless(Replay):
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        return self.rate(self.prepare(images))
+        return self.eval_scores(self.normalise(images))
 
 
 class Idle(Replay):
@@ -177,7 +177,7 @@ class Memoryless(Replay):
         del self.memory
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        loss = self.loss(self.prepare(batch.images), batch.labels)
+        loss = self.loss(self.normalise(batch.images), batch.labels)
         self.descend(loss)
         return {"new": loss}
 
@@ -192,11 +192,11 @@ class ByClass(Replay):
         self.memory = PerClassMemory(context.memory, context.image_shape, device=context.device)
 
     def learn(self, batch: Batch) -> dict[str, Tensor]:
-        terms = {"new": self.loss(self.prepare(batch.images), batch.labels)}
+        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         slots, _ = self.memory.draw(32, self.random["memory"])
         if len(slots):
             replay = self.memory.take(slots)
-            terms["replay"] = self.loss(self.prepare(replay.images), replay.labels)
+            terms["replay"] = self.loss(self.normalise(replay.images), replay.labels)
         self.descend(total(terms))
         return terms
 
@@ -205,8 +205,8 @@ class ByClass(Replay):
 
 
 @pytest.mark.parametrize("cls", [Memoryless, ByClass])
-def test_a_class_can_be_given_up_whatever_is_kept_of_it(cls: type[Any]) -> None:
-    a_class_can_be_given_up(cls, ReplaySettings(encoder="slim"))
+def test_a_class_can_be_dropped_whatever_is_kept_of_it(cls: type[Any]) -> None:
+    a_class_can_be_dropped(cls, ReplaySettings(encoder="slim"))
 
 
 def test_a_method_that_is_not_registered_is_told_so() -> None:

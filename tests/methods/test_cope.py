@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from onpro import losses
-from tests.methods.learners import DATA, batches, found_in, learner, refused, watch
+from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
 
 SMALL: dict[str, Any] = {"embedding": 16, "learning_rate": 0.05, "temperature": 0.1}
 
@@ -77,7 +77,7 @@ def test_one_forward_of_new_and_replayed_images() -> None:
     method = learner("cope", **SMALL)
     forwards = watch(method)
     for batch in batches(8):
-        method.observe(batch)
+        stepper(method).step(batch)
     sizes = [len(f.images) for f in forwards]
     assert sizes == [10, 20, 30, 40, 50, 60, 70, 74]
     assert method.progress.images == sum(sizes)
@@ -90,21 +90,21 @@ def test_a_single_class_takes_no_step() -> None:
     alone = replace(first, images=first.images[zeros], labels=first.labels[zeros], classes=(0,))
     weights = deepcopy(dict(method.network.named_parameters()))
     prototype = method.network.prototypes.clone()
-    assert method.observe(alone) == {}
+    assert stepper(method).step(alone) == {}
     assert all(torch.equal(p, weights[n]) for n, p in method.network.named_parameters())
     assert not torch.equal(method.network.prototypes[0], prototype[0])  # but the prototype moves
-    assert set(method.observe(first)) == {"ppp"}
+    assert set(stepper(method).step(first)) == {"ppp"}
 
 
 def test_prototypes_move_by_embeddings_from_before_the_step() -> None:
     method = learner("cope", float64=True, augmentation="none", prototype_momentum=0.8, **SMALL)
     first, second = batches(2)
-    method.observe(first)
+    stepper(method).step(first)
     network = deepcopy(method.network)
     forwards = watch(method)
-    method.observe(second)
+    stepper(method).step(second)
     images = forwards[0].images
-    stored = method.prepare(first.images)
+    stored = method.normalise(first.images)
     drawn = (images[10:, None] == stored[None]).flatten(2).all(dim=2).int().argmax(dim=1)
     labels = torch.cat([second.labels, first.labels[drawn]])
     with torch.no_grad():
@@ -127,12 +127,12 @@ def test_prototypes_begin_as_directions_between_the_axes() -> None:
 def test_the_class_whose_prototype_is_most_alike_is_predicted() -> None:
     method = learner("cope", **SMALL)
     for batch in batches(5):
-        method.observe(batch)
+        stepper(method).step(batch)
     scores = method.scores(batches(1)[0].images)
     assert (scores[:, 2:] == -torch.inf).all()  # not seen yet
     network = deepcopy(method.network).eval()
     with torch.no_grad():
-        features = network.features(method.prepare(batches(1)[0].images))
+        features = network.features(method.normalise(batches(1)[0].images))
         v = normalize(network.project(features))
     torch.testing.assert_close(scores[:, :2], v @ method.network.prototypes[:2].T)
 
@@ -140,7 +140,7 @@ def test_the_class_whose_prototype_is_most_alike_is_predicted() -> None:
 def test_classes_share_the_memory() -> None:
     method = learner("cope", memory=20, **SMALL)
     for batch in batches(12):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert method.memory.quota == 5
     assert method.memory.stored.tolist() == [5, 5, 5, 5]
     slots, _ = method.memory.draw(20, torch.Generator().manual_seed(0))
@@ -156,7 +156,7 @@ def test_the_embedding_has_a_dimension_for_each_class_or_the_one_given() -> None
 def test_classes_that_nobody_announced() -> None:
     method = learner("cope", num_classes=None, **SMALL)
     for batch in batches(12):
-        method.observe(replace(batch, task=None))
+        stepper(method).step(replace(batch, task=None))
     assert method.network.prototypes.shape == (4, 16)
     assert method.network.known.all()
 
@@ -164,11 +164,11 @@ def test_classes_that_nobody_announced() -> None:
 def test_a_class_given_up_has_neither_images_nor_a_prototype() -> None:
     method = learner("cope", **SMALL)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     method.forget(0)
     assert method.memory.classes == [1]
     assert (method.scores(batches(1)[0].images)[:, 0] == -torch.inf).all()
-    assert method.observe(batches(1, start=3)[0])["ppp"].isfinite()
+    assert stepper(method).step(batches(1, start=3)[0])["ppp"].isfinite()
 
 
 @pytest.mark.parametrize(

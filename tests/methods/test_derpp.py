@@ -9,14 +9,14 @@ import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
 from onpro.methods.derpp import DERppSettings
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def test_three_forwards_of_new_and_two_replay_batches() -> None:
     method = learner("derpp", replay_batch=12, augmentation="none")
     forwards = watch(method)
     for batch in batches(4):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert [len(f.images) for f in forwards] == [10, 10, 10, 10, 10, 12, 12, 10, 12, 12]
     first, second = forwards[-2:]
     assert not found_in(first.images, second.images).all()  # drawn independently
@@ -32,17 +32,17 @@ def test_the_loss_has_three_weighted_terms() -> None:
         label_weight=0.7,
     )
     first, second, third = batches(3)
-    assert set(method.observe(first)) == {"new"}
-    method.observe(second)
+    assert set(stepper(method).step(first)) == {"new"}
+    stepper(method).step(second)
     network = deepcopy(method.network)
-    stored, labels = method.prepare(method.memory.images), method.memory.labels.clone()
+    stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
     logits = method.memory.fields["logits"].clone()
-    of_new = cross_entropy(network(method.prepare(third.images)), third.labels)
+    of_new = cross_entropy(network(method.normalise(third.images)), third.labels)
     recalled, relearned = mse_loss(network(stored), logits), cross_entropy(network(stored), labels)
     loss = of_new + 0.3 * recalled + 0.7 * relearned
     gradients = torch.autograd.grad(loss, list(network.parameters()))
 
-    terms = method.observe(third)
+    terms = stepper(method).step(third)
     torch.testing.assert_close(sum(terms.values()), loss.detach())
     torch.testing.assert_close(terms["logits"], 0.3 * recalled.detach())
     after = dict(method.network.named_parameters())
@@ -54,12 +54,12 @@ def test_the_loss_has_three_weighted_terms() -> None:
 def test_logits_are_those_of_the_augmented_image_in_train_mode_before_the_step() -> None:
     method = learner("derpp")
     first, second = batches(2)
-    method.observe(first)
+    stepper(method).step(first)
     before = deepcopy(method.network).train()
     forwards = watch(method)
-    method.observe(second)
+    stepper(method).step(second)
     augmented = forwards[0].images
-    assert not torch.equal(augmented, method.prepare(second.images))
+    assert not torch.equal(augmented, method.normalise(second.images))
     stored = method.memory.fields["logits"][10:]
     torch.testing.assert_close(stored, before(augmented).detach())
     assert torch.equal(method.memory.images[10:], second.images)
@@ -70,8 +70,8 @@ def test_the_reservoir_is_exact() -> None:
     for seed in range(12):
         method = learner("derpp", memory=10, seed=seed)
         first, second = batches(2)
-        method.observe(first)
-        method.observe(second)
+        stepper(method).step(first)
+        stepper(method).step(second)
         kept.append(bool(found_in(second.images[-1:], method.memory.images)))
     assert not all(kept)  # a batch reservoir would always take the batch after the first
     assert any(kept)
@@ -80,7 +80,7 @@ def test_the_reservoir_is_exact() -> None:
 def test_stored_logits_grow_with_the_classes() -> None:
     method = learner("derpp", num_classes=None, augmentation="none")
     for batch in batches(12):
-        terms = method.observe(replace(batch, task=None))
+        terms = stepper(method).step(replace(batch, task=None))
     assert all(bool(term.isfinite()) for term in terms.values())
     logits = method.memory.fields["logits"]
     assert logits.shape == (120, 4)
@@ -92,7 +92,7 @@ def test_stored_logits_grow_with_the_classes() -> None:
 def test_a_class_given_up_is_not_recalled() -> None:
     method = learner("derpp")
     for batch in batches(12):
-        method.observe(batch)
+        stepper(method).step(batch)
     method.forget(1)
     assert not method.memory.fields["logits"][:, 1].any()
     assert method.memory.fields["logits"][:, 0].all()

@@ -11,14 +11,14 @@ from torch.nn.functional import cross_entropy, softmax
 
 from onpro.methods.dvc import DVCSettings
 from onpro.nn.joint_head import JointHead
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def test_forwards_of_new_candidates_twice_and_replay() -> None:
     method = learner("dvc", replay_batch=8, candidates=12)
     forwards = watch(method)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     sizes = [len(f.images) for f in forwards]
     assert sizes == [20, 20, 20, 20, 16, 20, 24, 24, 16]
     assert all(f.training for f in forwards)
@@ -28,9 +28,9 @@ def test_forwards_of_new_candidates_twice_and_replay() -> None:
 def test_the_papers_setting_replays_all_candidates() -> None:
     method = learner("dvc")
     for batch in batches(9):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
-    terms = method.observe(batches(1, start=9)[0])
+    terms = stepper(method).step(batches(1, start=9)[0])
     assert [len(f.images) for f in forwards] == [20, 100, 100, 100]
     assert set(terms) == {"new", "replay"}
 
@@ -39,12 +39,12 @@ def test_replay_keeps_the_augmentation_it_was_judged_with() -> None:
     method = learner("dvc", replay_batch=8, candidates=12)
     first, second, third = batches(3)
     for batch in (first, second):
-        method.observe(batch)
-    stored = method.prepare(method.memory.images)
+        stepper(method).step(batch)
+    stored = method.normalise(method.memory.images)
     forwards = watch(method)
-    method.observe(third)
+    stepper(method).step(third)
     new, judged, virtual, replay = (f.images for f in forwards)
-    assert torch.equal(new[:10], method.prepare(third.images))
+    assert torch.equal(new[:10], method.normalise(third.images))
     assert torch.equal(judged, virtual)
     assert found_in(judged[:12], stored).all()
     pairs, kept = (torch.cat(views.chunk(2), dim=1) for views in (judged, replay))
@@ -53,10 +53,10 @@ def test_replay_keeps_the_augmentation_it_was_judged_with() -> None:
 
 def test_one_draw_of_the_own_augmentation_for_the_whole_batch() -> None:
     method = learner("dvc", augmentation="dvc")
-    image = method.prepare(batches(1)[0].images[:1])
-    alike = method.vary(image.repeat(5, 1, 1, 1))
+    image = method.normalise(batches(1)[0].images[:1])
+    alike = method.augment(image.repeat(5, 1, 1, 1))
     torch.testing.assert_close(alike, alike[:1].expand_as(alike))
-    each = learner("dvc").vary(image.repeat(5, 1, 1, 1))  # the common one is drawn for each
+    each = learner("dvc").augment(image.repeat(5, 1, 1, 1))  # the common one is drawn for each
     assert not torch.allclose(each, each[:1].expand_as(each))
 
 
@@ -89,10 +89,10 @@ def test_the_loss_has_three_parts() -> None:
     batch = batches(1)[0]
     network, joint = deepcopy(method.network), deepcopy(method.joint)
     with torch.no_grad():
-        logits = network(method.prepare(batch.images).repeat(2, 1, 1, 1))
+        logits = network(method.normalise(batch.images).repeat(2, 1, 1, 1))
         first, second = logits.chunk(2)
         expected = reference(method, first, second, joint(first, second), batch.labels)
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     torch.testing.assert_close(terms["new"], expected)
 
 
@@ -101,11 +101,11 @@ def test_candidates_whose_gradient_grows_most_are_replayed() -> None:
         "dvc", float64=True, augmentation="none", replay_batch=8, candidates=200, momentum=0.5
     )
     for batch in batches(6):
-        method.observe(batch)
+        stepper(method).step(batch)
     batch = batches(1, start=6)[0]
-    stored, labels = method.prepare(method.memory.images), method.memory.labels.clone()
+    stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
     ahead = deepcopy(method)
-    loss = ahead.loss(method.prepare(batch.images), method.prepare(batch.images), batch.labels)
+    loss = ahead.loss(method.normalise(batch.images), method.normalise(batch.images), batch.labels)
     gradients = torch.autograd.grad(loss, list(ahead.network.parameters()))
 
     def magnitude(network: Any) -> Tensor:
@@ -124,18 +124,18 @@ def test_candidates_whose_gradient_grows_most_are_replayed() -> None:
             parameter -= 0.1 * gradient  # a plain step, though the optimizer has momentum
     expected = stored[(magnitude(stepped) - now).topk(8).indices]
     forwards = watch(method)
-    method.observe(batch)
+    stepper(method).step(batch)
     assert found_in(forwards[-1].images[:8], expected).all()
 
 
 def test_candidates_move_the_running_statistics_once() -> None:
     method = learner("dvc", float64=True, augmentation="none", replay_batch=4, candidates=6)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     batch = batches(1, start=2)[0]
     network = deepcopy(method.network)
     forwards = watch(method)
-    method.observe(batch)
+    stepper(method).step(batch)
     new, judged, _, replay = (f.images for f in forwards)
     for images in (new, judged, replay):  # not the virtual pass
         network.features(images)
@@ -146,16 +146,16 @@ def test_candidates_move_the_running_statistics_once() -> None:
 def test_one_step_down_both_gradients() -> None:
     method = learner("dvc", float64=True, augmentation="none", learning_rate=0.05)
     first, second = batches(2)
-    method.observe(first)
+    stepper(method).step(first)
     network, joint = deepcopy(method.network), deepcopy(method.joint)
     ahead = deepcopy(method)
     ahead.network, ahead.joint = network, joint
-    stored = method.prepare(first.images)
-    new = method.prepare(second.images)
+    stored = method.normalise(first.images)
+    new = method.normalise(second.images)
     loss = ahead.loss(new, new, second.labels) + ahead.loss(stored, stored, first.labels)
     parameters = [*network.parameters(), *joint.parameters()]
     gradients = torch.autograd.grad(loss, parameters)
-    method.observe(second)
+    stepper(method).step(second)
     after = [*method.network.parameters(), *method.joint.parameters()]
     for before, gradient, now in zip(parameters, gradients, after, strict=True):
         torch.testing.assert_close(now, before - 0.05 * gradient)
@@ -199,20 +199,20 @@ def test_the_joint_head_grows_with_the_classes() -> None:
 def test_classes_that_nobody_announced_and_one_given_up() -> None:
     method = learner("dvc", num_classes=None, candidates=5)
     for batch in batches(12):
-        terms = method.observe(replace(batch, task=None))
+        terms = stepper(method).step(replace(batch, task=None))
     assert method.joint.classes == method.network.classes == 4
     assert all(term.isfinite() for term in terms.values())
     method.forget(1)
-    assert method.observe(batches(1, start=12)[0])["replay"].isfinite()
+    assert stepper(method).step(batches(1, start=12)[0])["replay"].isfinite()
 
 
 def test_rotated_copies_are_classes_of_their_own() -> None:
     method = learner("dvc", rotations=4, candidates=6, replay_batch=5)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert method.network.classifier.out_features == method.joint.classes == 16
     forwards = watch(method)
-    method.observe(batches(1, start=2)[0])
+    stepper(method).step(batches(1, start=2)[0])
     assert [len(f.images) for f in forwards] == [80, 12, 12, 40]
 
 

@@ -15,7 +15,7 @@ from onpro.errors import UserError
 from onpro.methods import Context
 from onpro.methods.er import ER, ERSettings
 from onpro.streams import Batch, ClassIncremental
-from tests.methods.learners import in_float64
+from tests.methods.learners import in_float64, stepper
 
 DATA = tiny(classes=4, train_per_class=50, test_per_class=1, image_size=8)
 
@@ -51,7 +51,7 @@ def batches(count: int) -> list[Batch]:
 def test_two_forwards_new_then_replay() -> None:
     method = learner()
     for batch in batches(9):
-        method.observe(batch)
+        stepper(method).step(batch)
     sizes = [len(images) for images in method.forwards]
     assert sizes == [10, 10, 10, 10, 20, 10, 30, 10, 40, 10, 50, 10, 60, 10, 64, 10, 64]
     assert method.progress.images == sum(sizes)
@@ -60,18 +60,18 @@ def test_two_forwards_new_then_replay() -> None:
 def test_the_first_batch_has_no_replay() -> None:
     method = learner()
     first, second = batches(2)
-    assert set(method.observe(first)) == {"new"}
-    assert set(method.observe(second)) == {"new", "replay"}
+    assert set(stepper(method).step(first)) == {"new"}
+    assert set(stepper(method).step(second)) == {"new", "replay"}
 
 
 def test_images_are_replayed_raw_where_nothing_varies_them() -> None:
     method = learner(augmentation="none")
     first, second = batches(2)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     _, new, replay = method.forwards
-    assert torch.equal(new, method.prepare(second.images))
-    stored = method.prepare(first.images)
+    assert torch.equal(new, method.normalise(second.images))
+    stored = method.normalise(first.images)
     equal = (replay[:, None] == stored[None]).flatten(2).all(dim=2)
     assert equal.any(dim=1).all()  # replayed in random order, each once
     assert equal.any(dim=0).all()
@@ -80,10 +80,10 @@ def test_images_are_replayed_raw_where_nothing_varies_them() -> None:
 def test_images_are_augmented_before_the_network() -> None:
     method = learner()
     first, second = batches(2)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     new, _, replay = method.forwards
-    assert not torch.equal(new, method.prepare(first.images))
+    assert not torch.equal(new, method.normalise(first.images))
     assert not torch.equal(replay.sort(dim=0).values, new.sort(dim=0).values)
 
 
@@ -91,15 +91,15 @@ def test_one_sgd_step_on_the_sum_of_two_means() -> None:
     method = learner(augmentation="none", learning_rate=0.05)
     in_float64(method)
     first, second, third = batches(3)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     network = deepcopy(method.network)
-    new, stored = method.prepare(third.images), method.prepare(method.memory.images)
+    new, stored = method.normalise(third.images), method.normalise(method.memory.images)
     of_new = cross_entropy(network(new), third.labels)
     of_replay = cross_entropy(network(stored), method.memory.labels)
     gradients = torch.autograd.grad(of_new + of_replay, list(network.parameters()))
 
-    terms = method.observe(third)
+    terms = stepper(method).step(third)
     torch.testing.assert_close(terms["new"], of_new.detach())
     torch.testing.assert_close(terms["replay"], of_replay.detach())
     after = dict(method.network.named_parameters())
@@ -113,8 +113,8 @@ def test_one_sgd_step_on_the_sum_of_two_means() -> None:
 def test_the_memory_gets_raw_images_after_the_step() -> None:
     method = learner()
     first, second = batches(2)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     assert method.fills == [0, 10, 10]
     assert torch.equal(method.memory.images, torch.cat([first.images, second.images]))
     assert torch.equal(method.memory.labels, torch.cat([first.labels, second.labels]))
@@ -124,9 +124,9 @@ def test_images_of_the_current_task_are_replayed_too() -> None:
     method = learner(augmentation="none", replay_batch=200)
     stream = batches(12)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     assert len(method.forwards[-1]) == 110
-    newest = method.prepare(stream[10].images)
+    newest = method.normalise(stream[10].images)
     equal = (newest[:, None] == method.forwards[-1][None]).flatten(2).all(dim=2)
     assert equal.any(dim=1).all()
 
@@ -134,7 +134,7 @@ def test_images_of_the_current_task_are_replayed_too() -> None:
 def test_a_full_memory_stays_full() -> None:
     method = learner(memory=15)
     for batch in batches(4):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert len(method.memory) == 15
     assert [len(images) for images in method.forwards] == [10, 10, 10, 10, 15, 10, 15]
 
@@ -155,7 +155,7 @@ def test_the_head_grows_where_nobody_announces_the_classes() -> None:
     method = learner(num_classes=None)
     widths = []
     for batch in batches(12):
-        method.observe(replace(batch, task=None))
+        stepper(method).step(replace(batch, task=None))
         widths.append(method.network.classes)
     assert widths == [2] * 10 + [4] * 2
     assert method.progress.task == 1

@@ -9,21 +9,21 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from onpro.augment import rotations
-from onpro.methods.check import (
+from onpro.methods.er import ER, ERSettings
+from onpro.training.check import (
     Property,
-    going_on_from_a_state_equals_going_straight_on,
     predicting_changes_nothing,
+    resuming_changes_nothing,
     unannounced_classes_and_boundaries_work,
 )
-from onpro.methods.er import ER, ERSettings
-from tests.methods.learners import DATA, batches, learner, refused, watch
+from tests.methods.learners import DATA, batches, learner, refused, stepper, watch
 
 
 @pytest.mark.parametrize("changes", [{"rotations": 4}, {"distillation": 10.0}])
 @pytest.mark.parametrize(
     "holds",
     [
-        going_on_from_a_state_equals_going_straight_on,
+        resuming_changes_nothing,
         predicting_changes_nothing,
         unannounced_classes_and_boundaries_work,
     ],
@@ -39,13 +39,13 @@ def test_each_rotation_of_a_class_is_a_class() -> None:
     batch = batches(1)[0]
     network = deepcopy(method.network)
     losses = []
-    for q, block in enumerate(rotations(method.prepare(batch.images), 16).split(10)):
+    for q, block in enumerate(rotations(method.normalise(batch.images), 16).split(10)):
         for image, label in zip(block, batch.labels.tolist(), strict=True):
             losses.append((image, 16 * label + q))
     images = torch.stack([image for image, _ in losses])
     logits = network.classifier(network.features(images))
     expected = cross_entropy(logits, torch.tensor([output for _, output in losses]))
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     torch.testing.assert_close(terms["new"], expected.detach())
 
 
@@ -53,17 +53,17 @@ def test_new_and_replayed_images_are_rotated_and_then_augmented() -> None:
     method = learner("er", rotations=4)
     forwards = watch(method)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert [len(f.images) for f in forwards] == [40, 40, 40]
-    first = method.prepare(batches(1)[0].images)
+    first = method.normalise(batches(1)[0].images)
     assert not torch.equal(forwards[0].images, rotations(first, 4))
 
 
 def test_images_that_are_not_rotated_are_predicted() -> None:
     method = learner("er", rotations=4)
-    method.observe(batches(1)[0])
+    stepper(method).step(batches(1)[0])
     network = deepcopy(method.network).eval()
-    images = method.prepare(DATA.test.images)
+    images = method.normalise(DATA.test.images)
     logits = network.classifier(network.features(images)).detach()
     scores = method.scores(DATA.test.images)
     torch.testing.assert_close(scores, logits[:, [0, 4, 8, 12]])
@@ -72,7 +72,7 @@ def test_images_that_are_not_rotated_are_predicted() -> None:
 def test_outputs_keep_their_meaning_when_classes_appear() -> None:
     method = learner("er", rotations=4, num_classes=None)
     for batch in batches(10):
-        method.observe(replace(batch, task=None))
+        stepper(method).step(replace(batch, task=None))
     before = method.network.classifier.weight.detach().clone()
     assert before.shape[0] == 8
     method.grow(4)
@@ -83,7 +83,7 @@ def test_outputs_keep_their_meaning_when_classes_appear() -> None:
 def test_a_class_is_given_up_in_all_its_rotations() -> None:
     method = learner("er", rotations=4)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     before = method.network.classifier.weight.detach().clone()
     method.forget(1)
     changed = (method.network.classifier.weight.detach() != before).any(dim=1)
@@ -94,17 +94,17 @@ def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> No
     method = learner("er", float64=True, distillation=10.0, augmentation="none", replay_batch=200)
     stream = batches(11)
     for batch in stream[:10]:
-        assert "distillation" not in method.observe(batch)
-    method.finish_task()
+        assert "distillation" not in stepper(method).step(batch)
+    stepper(method).finish_task()
     teacher = deepcopy(method.network).eval()
     student = deepcopy(method.network)
-    parts = [method.prepare(stream[10].images), method.prepare(method.memory.images)]
+    parts = [method.normalise(stream[10].images), method.normalise(method.memory.images)]
     distance = torch.stack(
         [(student.features(p) - teacher.features(p)).square().sum() for p in parts]
     )
     before = deepcopy(method.teacher.network.state_dict())
     images = method.progress.images
-    terms = method.observe(stream[10])
+    terms = stepper(method).step(stream[10])
     expected = 10 * distance.sum().sqrt().detach()  # one norm over both batches, no mean
     torch.testing.assert_close(terms["distillation"], expected)
     torch.testing.assert_close(method.teacher.network.state_dict(), before, rtol=0, atol=0)

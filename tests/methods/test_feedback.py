@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onpro.memory import Memory
-from onpro.methods.feedback import (
+from onpro.methods.parts.apf import (
     Kernel,
     Mixture,
     Rounding,

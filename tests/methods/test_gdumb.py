@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts
 
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
 from onpro.methods.gdumb import GDumbSettings
-from tests.methods.learners import DATA, batches, learner, refused, watch
+from tests.methods.learners import DATA, batches, learner, refused, stepper, watch
 
 
 class Obvious:
@@ -100,7 +100,7 @@ def test_a_step_trains_nothing() -> None:
     forwards = watch(method)
     before = deepcopy(method.network.state_dict())
     for batch in batches(5):
-        assert method.observe(batch) == {}
+        assert stepper(method).step(batch) == {}
     assert not forwards
     assert method.progress.images == 0
     torch.testing.assert_close(method.network.state_dict(), before, rtol=0, atol=0)
@@ -111,14 +111,14 @@ def test_a_fresh_network_is_trained_when_a_task_ends() -> None:
     method = learner("gdumb", memory=25, epochs=3)
     untrained = method.network
     for batch in batches(10):
-        method.observe(batch)
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
     first = method.network
     assert first is not untrained
     assert method.progress.images == 3 * 20  # batches of 10, the rest of each epoch dropped
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     assert method.network is first
-    method.finish_task()
+    stepper(method).finish_task()
     assert method.network is not first
     assert method.network.training
 
@@ -126,28 +126,28 @@ def test_a_fresh_network_is_trained_when_a_task_ends() -> None:
 def test_training_depends_on_the_memory_alone_not_on_the_network_before() -> None:
     one, other = learner("gdumb", memory=20, epochs=2), learner("gdumb", memory=20, epochs=2)
     for batch in batches(4):
-        one.observe(batch)
-        other.observe(batch)
+        stepper(one).step(batch)
+        stepper(other).step(batch)
     with torch.no_grad():
         for parameter in other.network.parameters():
             parameter.fill_(7.0)
-    one.finish_task()
-    other.finish_task()
+    stepper(one).finish_task()
+    stepper(other).finish_task()
     torch.testing.assert_close(one.network.state_dict(), other.network.state_dict())
 
 
 def test_fewer_stored_images_than_a_training_batch_are_trained_together() -> None:
     method = learner("gdumb", epochs=2)
     batch = batches(1, size=4)[0]
-    method.observe(batch)
-    method.finish_task()
+    stepper(method).step(batch)
+    stepper(method).finish_task()
     assert method.progress.images == 8
 
 
 def test_gradients_are_clipped() -> None:
     method = learner("gdumb", memory=20, epochs=1, clip=0.01, learning_rate=0.5)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     norms = []
     step = method.step
 
@@ -157,7 +157,7 @@ def test_gradients_are_clipped() -> None:
         step()
 
     method.step = note
-    method.finish_task()
+    stepper(method).finish_task()
     assert len(norms) == 2
     assert max(norms) <= 0.0101
 

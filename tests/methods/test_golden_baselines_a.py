@@ -15,8 +15,8 @@ from onpro.methods.derpp import DERpp
 from onpro.methods.gss import replacement_probability, slot_weights
 from onpro.methods.icarl import binary_targets, summed_binary_cross_entropy
 from onpro.methods.mir import interference
-from onpro.methods.ncm import class_mean_directions, nearest_mean_scores
-from onpro.methods.virtual_step import virtual_step
+from onpro.nn.gradients import virtual_step
+from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.streams import Batch
 from tests.golden.values import Golden, near
 from tests.methods.learners import DATA, learner

@@ -7,10 +7,10 @@ import torch
 
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
-from onpro.experiments import settings_for
-from onpro.methods import Context, method, methods
+from onpro.methods import Context, method, methods, settings_for
 from onpro.nn import Precision
 from onpro.streams import ClassIncremental
+from tests.methods.learners import stepper
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,7 +35,7 @@ def test_no_step_waits_for_the_device(name: str, precision: Precision) -> None:
     learner = method(name)(settings_for(name, "tiny"), context)
     steps = iter(stream)
     for _ in range(14):  # into the second task, so that constants and first uses are over
-        learner.observe(next(steps))
+        stepper(learner).step(next(steps))
     batches = [next(steps) for _ in range(6)]
     torch.cuda.synchronize()
     with warnings.catch_warnings():  # of a mode that does not know all waits
@@ -43,6 +43,6 @@ def test_no_step_waits_for_the_device(name: str, precision: Precision) -> None:
         torch.cuda.set_sync_debug_mode("error")
     try:
         for batch in batches:
-            learner.observe(batch)
+            stepper(learner).step(batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from onpro.methods.gss import GSS, weighted_slots
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def gradient(method: GSS, images: Tensor, labels: Tensor) -> Tensor:
     """In eval mode, the obvious way."""
     network = deepcopy(method.network).eval()
-    loss = cross_entropy(network(method.prepare(images)), labels)
+    loss = cross_entropy(network(method.normalise(images)), labels)
     parts = torch.autograd.grad(loss, list(network.parameters()))
     return torch.cat([part.reshape(-1) for part in parts])
 
@@ -23,8 +23,8 @@ def gradient(method: GSS, images: Tensor, labels: Tensor) -> Tensor:
 def test_it_trains_like_er() -> None:
     gss, er = learner("gss"), learner("er")
     for batch in batches(1):
-        gss.observe(batch)
-        er.observe(batch)
+        stepper(gss).step(batch)
+        stepper(er).step(batch)
     torch.testing.assert_close(gss.network.state_dict(), er.network.state_dict())
     assert torch.equal(gss.memory.images, er.memory.images)
 
@@ -32,17 +32,17 @@ def test_it_trains_like_er() -> None:
 def test_images_that_find_the_memory_empty_score_a_tenth() -> None:
     method = learner("gss")
     first = batches(1)[0]
-    method.observe(first)
+    stepper(method).step(first)
     assert torch.equal(method.memory.fields["score"], torch.full((10,), 0.1))
 
 
 def test_later_images_score_their_largest_cosine() -> None:
     method = learner("gss", float64=True, augmentation="none", gradient_batch=20, memory=25)
     first, second, third = batches(3)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     stored = method.memory.images.clone(), method.memory.labels.clone()
-    method.observe(third)
+    stepper(method).step(third)
     assert len(method.memory) == 25  # what finds no slot is lost
     assert torch.equal(method.memory.images[20:], third.images[:5])
     reference = gradient(method, *stored)  # one batch, the whole memory
@@ -55,29 +55,29 @@ def test_later_images_score_their_largest_cosine() -> None:
 def test_memory_gradients_come_from_disjoint_full_batches() -> None:
     method = learner("gss", gradient_batch=8, gradient_batches=4, memory=30)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
     method.network.eval()
     assert len(list(method.memory_gradients())) == 3  # 30 // 8
     shown = torch.cat([f.images for f in forwards])
     assert len(shown) == 24
     assert len(shown.flatten(1).unique(dim=0)) == 24
-    assert found_in(shown, method.prepare(method.memory.images)).all()
+    assert found_in(shown, method.normalise(method.memory.images)).all()
     method = learner("gss", gradient_batch=8, gradient_batches=2, memory=30)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert len(list(method.memory_gradients())) == 2
 
 
 def test_the_memory_is_examined_in_eval_mode_with_raw_images() -> None:
     method = learner("gss", memory=20, gradient_batch=20)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
     batch = batches(1, start=2)[0]
-    stored = method.prepare(method.memory.images)
+    stored = method.normalise(method.memory.images)
     before = deepcopy(method.network)
-    method.observe(batch)
+    stepper(method).step(batch)
     assert [f.training for f in forwards] == [True, True, False, False]
     assert found_in(forwards[-1].images, stored).all()
     for forward in forwards[:2]:
@@ -101,7 +101,7 @@ class Told(GSS):
 def full(memory: int = 20) -> Told:
     method = learner("gss", memory=memory)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     method.__class__ = Told
     return method  # type: ignore[no-any-return] # a GSS of another class now
 
@@ -110,7 +110,7 @@ def test_a_batch_that_agrees_with_the_memory_changes_nothing() -> None:
     method = full()
     method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(0.0)
     before = deepcopy(method.memory.state_dict())
-    method.observe(batches(1, start=2)[0])
+    stepper(method).step(batches(1, start=2)[0])
     after = method.memory.state_dict()
     assert torch.equal(before["images"], after["images"])
     assert torch.equal(before["fields"]["score"], after["fields"]["score"])
@@ -120,7 +120,7 @@ def test_a_batch_that_opposes_the_memory_takes_distinct_slots() -> None:
     method = full()
     batch = batches(1, start=2)[0]
     method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(-0.1)
-    method.observe(batch)  # no redundancy at all: each item surely replaces its slot
+    stepper(method).step(batch)  # no redundancy at all: each item surely replaces its slot
     new = found_in(method.memory.images, batch.images)
     assert int(new.sum()) == 10
     assert torch.equal(method.memory.fields["score"] == -1, new)
@@ -146,7 +146,7 @@ def test_more_images_than_slots() -> None:
     method = full(memory=5)
     method.scores_told, method.batch_told = torch.full((10,), -1.0), torch.tensor(-0.1)
     batch = batches(1, start=2)[0]
-    method.observe(batch)
+    stepper(method).step(batch)
     assert found_in(method.memory.images, batch.images[:5]).all()
 
 

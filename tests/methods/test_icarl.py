@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
 from onpro.methods.icarl import ICaRL, binary_targets, repeated
-from onpro.methods.ncm import class_mean_directions, nearest_mean_scores
-from tests.methods.learners import DATA, batches, found_in, learner, refused, watch
+from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
+from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
 
 
 def obvious_loss(logits: Tensor, targets: list[list[float | None]]) -> float:
@@ -31,20 +31,20 @@ def obvious_loss(logits: Tensor, targets: list[list[float | None]]) -> float:
 def after_first_task(**changes: Any) -> ICaRL:
     method: ICaRL = learner("icarl", augmentation="none", **changes)
     for batch in batches(10):
-        method.observe(batch)
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
     return method
 
 
 def test_the_first_task_has_only_new_images_and_units_met_so_far() -> None:
     method = learner("icarl", float64=True, augmentation="none")
     batch = batches(1)[0]
-    logits = deepcopy(method.network)(method.prepare(batch.images)).detach()
+    logits = deepcopy(method.network)(method.normalise(batch.images)).detach()
     targets: list[list[float | None]] = [
         [float(label == 0), float(label == 1), None, None] for label in batch.labels.tolist()
     ]
     forwards = watch(method)
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     assert float(terms["binary"]) == pytest.approx(obvious_loss(logits, targets))
     assert [len(f.images) for f in forwards] == [10]
 
@@ -54,14 +54,14 @@ def test_a_later_step_distils_old_classes_on_every_row() -> None:
     student, previous = deepcopy(method.network), deepcopy(method.teacher.network)
     assert previous.training
     batch = batches(1, start=10)[0]
-    images = method.prepare(torch.cat([batch.images, method.memory.images]))
+    images = method.normalise(torch.cat([batch.images, method.memory.images]))
     logits, old = student(images).detach(), previous(images).sigmoid().detach().tolist()
     targets: list[list[float | None]] = [
         [row[0], row[1], float(label == 2), float(label == 3)]
         for row, label in zip(old, batch.labels.tolist() + [-1] * 100, strict=True)
     ]
     forwards = watch(method)
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     assert float(terms["binary"]) == pytest.approx(obvious_loss(logits, targets))
     assert [len(f.images) for f in forwards] == [110]  # one forward of both
     for name, running in previous.named_buffers():  # the previous network's statistics move
@@ -74,10 +74,10 @@ def test_a_later_step_distils_old_classes_on_every_row() -> None:
 
 def test_only_images_of_earlier_tasks_are_replayed() -> None:
     method = after_first_task(replay_batch=64)
-    old = method.prepare(method.memory.images)
+    old = method.normalise(method.memory.images)
     forwards = watch(method)
     for batch in batches(6, start=10):
-        method.observe(batch)
+        stepper(method).step(batch)
     assert all(len(f.images) == 74 for f in forwards)
     assert all(found_in(f.images[10:], old).all() for f in forwards)
 
@@ -88,7 +88,7 @@ def test_fewer_old_images_than_asked_for_count_each_once() -> None:
     method.memory.fields["task"][5:] = 1  # as if 15 had been replaced in this task
     batch = batches(1, start=20, size=5)[0]
     student, previous = deepcopy(method.network), deepcopy(method.teacher.network)
-    images = method.prepare(torch.cat([batch.images, method.memory.images[:5]]))
+    images = method.normalise(torch.cat([batch.images, method.memory.images[:5]]))
     targets = torch.zeros(10, 4, dtype=torch.float64)
     targets[:5] = one_hot(batch.labels, 4)
     targets[:, :2] = previous(images).sigmoid().detach()[:, :2]
@@ -97,7 +97,7 @@ def test_fewer_old_images_than_asked_for_count_each_once() -> None:
     gradients = torch.autograd.grad(loss, list(student.parameters()))
 
     forwards = watch(method)
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     (shown,) = (f.images for f in forwards)
     assert torch.equal(shown[:10], shown[10:])
     assert found_in(images, shown).all()
@@ -113,13 +113,13 @@ def test_no_old_image_left() -> None:
     method.memory.fields["task"][:] = 1
     batch = batches(1, start=10)[0]
     forwards = watch(method)
-    assert bool(method.observe(batch)["binary"].isfinite())
-    assert found_in(forwards[-1].images, method.prepare(batch.images)).all()
+    assert bool(stepper(method).step(batch)["binary"].isfinite())
+    assert found_in(forwards[-1].images, method.normalise(batch.images)).all()
 
 
 def test_the_memory_remembers_in_which_task_an_image_came() -> None:
     method = after_first_task(memory=200)
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     assert method.memory.fields["task"].tolist() == [0] * 100 + [1] * 10
 
 
@@ -139,7 +139,7 @@ def test_rows_that_do_not_count_repeat_those_that_do() -> None:
 def test_the_head_grows_and_the_previous_network_knows_fewer_classes() -> None:
     method = learner("icarl", num_classes=None)
     for batch in batches(13):
-        method.observe(replace(batch, task=None))
+        stepper(method).step(replace(batch, task=None))
     assert method.network.classes == 4
     assert method.teacher.classes == 2
     assert method.in_use.tolist() == [True] * 4
@@ -150,7 +150,7 @@ def test_the_nearest_class_mean_of_the_memory_is_predicted() -> None:
     network = deepcopy(method.network).eval()
 
     def directions(images: Tensor) -> Tensor:
-        features: Tensor = network.features(method.prepare(images)).detach()
+        features: Tensor = network.features(method.normalise(images)).detach()
         return normalize(features)
 
     stored, queries = directions(method.memory.images), directions(DATA.test.images)
@@ -168,7 +168,7 @@ def test_means_are_those_of_the_present_network_and_memory() -> None:
     before = method.scores(DATA.test.images)
     assert torch.equal(method.scores(DATA.test.images), before)
     state = deepcopy(method.state_dict())
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     assert not torch.equal(method.scores(DATA.test.images), before)
     method.load_state_dict(state)
     torch.testing.assert_close(method.scores(DATA.test.images), before)

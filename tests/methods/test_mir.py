@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from onpro.methods.virtual_step import virtual_step
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from onpro.nn.gradients import virtual_step
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def test_four_forwards_of_new_candidates_twice_and_replay() -> None:
     method = learner("mir", replay_batch=8, candidates=12)
     forwards = watch(method)
     for batch in batches(4):
-        method.observe(batch)
+        stepper(method).step(batch)
     sizes = [len(f.images) for f in forwards]
     assert sizes == [10, 10, 10, 10, 8, 10, 12, 12, 8, 10, 12, 12, 8]
     assert all(f.training for f in forwards)
@@ -26,14 +26,14 @@ def test_candidates_are_scored_raw_and_replayed_augmented() -> None:
     method = learner("mir", replay_batch=8, candidates=12)
     first, second, third = batches(3)
     for batch in (first, second):
-        method.observe(batch)
-    stored = method.prepare(method.memory.images)
+        stepper(method).step(batch)
+    stored = method.normalise(method.memory.images)
     forwards = watch(method)
-    method.observe(third)
+    stepper(method).step(third)
     new, now, then, replay = (f.images for f in forwards)
     assert torch.equal(now, then)
     assert found_in(now, stored).all()
-    assert not found_in(new, method.prepare(third.images)).all()
+    assert not found_in(new, method.normalise(third.images)).all()
     assert not found_in(replay, stored).all()
 
 
@@ -42,11 +42,11 @@ def test_the_most_interfered_candidates_are_replayed() -> None:
         "mir", float64=True, augmentation="none", replay_batch=8, candidates=200, momentum=0.9
     )
     for batch in batches(12):
-        method.observe(batch)
+        stepper(method).step(batch)
     batch = batches(1, start=12)[0]
-    stored, labels = method.prepare(method.memory.images), method.memory.labels.clone()
+    stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
     network = deepcopy(method.network)
-    loss = cross_entropy(network(method.prepare(batch.images)), batch.labels)
+    loss = cross_entropy(network(method.normalise(batch.images)), batch.labels)
     gradients = torch.autograd.grad(loss, list(network.parameters()))
     stepped = deepcopy(network)
     with torch.no_grad():
@@ -57,7 +57,7 @@ def test_the_most_interfered_candidates_are_replayed() -> None:
     expected = stored[(then - now).topk(8).indices]
 
     forwards = watch(method)
-    method.observe(batch)
+    stepper(method).step(batch)
     replay = forwards[-1].images
     assert found_in(replay, expected).all()
     assert found_in(expected, replay).all()
@@ -71,14 +71,14 @@ def test_the_step_is_that_of_both_losses() -> None:
         "mir", float64=True, augmentation="none", learning_rate=0.05, replay_batch=20, candidates=20
     )
     first, second, third = batches(3)
-    method.observe(first)
-    method.observe(second)
+    stepper(method).step(first)
+    stepper(method).step(second)
     network = deepcopy(method.network)
-    stored, labels = method.prepare(method.memory.images), method.memory.labels.clone()
-    loss = cross_entropy(network(method.prepare(third.images)), third.labels)
+    stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
+    loss = cross_entropy(network(method.normalise(third.images)), third.labels)
     loss = loss + cross_entropy(network(stored), labels)  # all candidates are replayed
     gradients = torch.autograd.grad(loss, list(network.parameters()))
-    method.observe(third)
+    stepper(method).step(third)
     after = dict(method.network.named_parameters())
     for (name, before), gradient in zip(network.named_parameters(), gradients, strict=True):
         expected = before.detach() - 0.05 * gradient
@@ -88,8 +88,8 @@ def test_the_step_is_that_of_both_losses() -> None:
 def test_a_virtual_step_leaves_the_real_network_alone() -> None:
     method = learner("mir")
     first, second = batches(2)
-    method.observe(first)
-    images = method.prepare(second.images)
+    stepper(method).step(first)
+    images = method.normalise(second.images)
     cross_entropy(method.network(images), second.labels).backward()
     before = deepcopy(method.network.state_dict())
     stepped = virtual_step(method.network, 0.3)
@@ -106,7 +106,7 @@ def test_a_virtual_step_leaves_the_real_network_alone() -> None:
 def test_a_virtual_step_undoes_the_loss_scale() -> None:
     method = learner("mir")
     batch = batches(1)[0]
-    images = method.prepare(batch.images)
+    images = method.normalise(batch.images)
     outputs = []
     for scale in (1.0, 1024.0):
         method.optimizer.zero_grad()
@@ -117,7 +117,7 @@ def test_a_virtual_step_undoes_the_loss_scale() -> None:
 
 def test_a_part_can_be_stepped_and_what_has_no_gradient_stays() -> None:
     method = learner("mir")
-    images = method.prepare(batches(1)[0].images)
+    images = method.normalise(batches(1)[0].images)
     features = method.network.encoder(images)
     stepped = virtual_step(method.network.encoder, 0.1)
     torch.testing.assert_close(stepped(images), features.detach())

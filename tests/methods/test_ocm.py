@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from onpro import losses
 from onpro.augment import rotations
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 SMALL: dict[str, Any] = {"projection": 32, "rotations": 4}
 
@@ -19,8 +19,8 @@ def after_first_task(**changes: Any) -> Any:
     """A learner whose first task, of classes 0 and 1, is over."""
     method = learner("ocm", **SMALL | changes)
     for batch in batches(10):
-        method.observe(batch)
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
     return method
 
 
@@ -28,7 +28,7 @@ def test_the_first_task_has_no_replay() -> None:
     method = learner("ocm", **SMALL)
     forwards = watch(method)
     for batch in batches(2):
-        assert set(method.observe(batch)) == {"ins_new", "ce"}
+        assert set(stepper(method).step(batch)) == {"ins_new", "ce"}
     assert [len(f.images) for f in forwards] == [80, 10, 80, 10]
     assert not method.previous.in_use
 
@@ -37,7 +37,7 @@ def test_later_tasks_replay_up_to_seven_images_of_each_class() -> None:
     method = after_first_task()
     forwards, of_previous = watch(method), watch(method.previous)
     before = method.progress.images
-    terms = method.observe(batches(1, start=10)[0])
+    terms = stepper(method).step(batches(1, start=10)[0])
     assert set(terms) == {"ins_new", "ins_replay", "previous", "ce", "mse"}
     b = 7 * 4
     assert [len(f.images) for f in forwards] == [80 + 8 * b, b]
@@ -47,7 +47,7 @@ def test_later_tasks_replay_up_to_seven_images_of_each_class() -> None:
 
 def test_sixteen_rotations_by_default() -> None:
     method = learner("ocm", projection=32)
-    method.observe(batches(1)[0])
+    stepper(method).step(batches(1)[0])
     assert method.progress.images == 330
 
 
@@ -60,7 +60,7 @@ def test_the_previous_network_is_queried_in_train_mode() -> None:
     weights = {n: p.clone() for n, p in method.previous.network.named_parameters()}
     of_previous = watch(method.previous)
     statistics = method.previous.network.encoder.bn1.running_mean.clone()
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     assert all(f.training for f in of_previous)
     assert not torch.equal(method.previous.network.encoder.bn1.running_mean, statistics)
     for name, parameter in method.previous.network.named_parameters():
@@ -71,11 +71,11 @@ def test_the_previous_network_is_queried_in_train_mode() -> None:
 def test_logits_are_compared_on_two_augmentations() -> None:
     method = after_first_task()
     forwards, of_previous = watch(method), watch(method.previous)
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     ours, theirs = forwards[1].images, of_previous[1].images
     assert not found_in(ours, theirs).any()
     raw = of_previous[0].images[: 7 * 4]
-    assert found_in(raw, method.prepare(method.memory.images)).all()
+    assert found_in(raw, method.normalise(method.memory.images)).all()
 
 
 def test_the_terms_of_a_later_step() -> None:
@@ -86,13 +86,13 @@ def test_the_terms_of_a_later_step() -> None:
     network, previous = deepcopy(method.network), deepcopy(method.previous.network)
     forwards = watch(method)
     method.vary = lambda images: -images
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     replayed = -forwards[1].images
-    stored = method.prepare(method.memory.images)
+    stored = method.normalise(method.memory.images)
     equal = (replayed[:, None] == stored[None]).flatten(2).all(dim=2)
     labels = method.memory.labels[equal.int().argmax(dim=1)]
 
-    new, replay = rotations(method.prepare(batch.images), 4), rotations(replayed, 4)
+    new, replay = rotations(method.normalise(batch.images), 4), rotations(replayed, 4)
     h = network.features(torch.cat([new, -new, replay, -replay]))
     z = normalize(network.project(h))
     z_new, z_replay = z[:80], z[80:]
@@ -126,7 +126,7 @@ def test_only_logits_of_classes_the_previous_network_knew_are_compared() -> None
 def test_classes_that_nobody_announced() -> None:
     method = learner("ocm", num_classes=None, **SMALL)
     for batch in batches(12):
-        terms = method.observe(replace(batch, task=None))
+        terms = stepper(method).step(replace(batch, task=None))
     assert method.network.classes == 4
     assert method.previous.classes < 4
     assert all(term.isfinite() for term in terms.values())
@@ -136,7 +136,7 @@ def test_a_class_given_up_counts_no_more() -> None:
     method = after_first_task()
     method.forget(0)
     assert method.previous.known.tolist() == [False, True, False, False]
-    assert all(term.isfinite() for term in method.observe(batches(1, start=10)[0]).values())
+    assert all(term.isfinite() for term in stepper(method).step(batches(1, start=10)[0]).values())
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,12 @@ from onpro import losses
 from onpro.augment import Normalise, rotations
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
-from onpro.experiments import recipes, settings_for
-from onpro.methods import Context, feedback
-from onpro.methods.feedback import Mixture
+from onpro.methods import Context, feedback, recipes, settings_for
 from onpro.methods.onpro import OnPro, OnProSettings
+from onpro.methods.parts.apf import Mixture
 from onpro.nn.optimizers import Adam
 from onpro.streams import Batch, ClassIncremental
-from tests.methods.learners import in_float64
+from tests.methods.learners import in_float64, stepper
 
 CLASSES, TASKS = 10, 5
 DATA = tiny(classes=CLASSES, train_per_class=40, test_per_class=1, image_size=8)
@@ -79,7 +78,7 @@ def through_first_task(**changes: Any) -> Watched:
     """A learner that has finished the first task's eight steps."""
     method = learner(**changes)
     for batch in FIRST:
-        method.observe(batch)
+        stepper(method).step(batch)
     method.forwards.clear()
     method.with_gradient.clear()
     return method
@@ -95,7 +94,7 @@ def test_images_per_step_with_16_rotations() -> None:
         images = []
         for batch in STREAM[task] if task == 0 else STREAM[task][:2]:
             before = method.progress.images
-            method.observe(batch)
+            stepper(method).step(batch)
             images.append(method.progress.images - before)
             assert sum(method.sizes) == images[-1]
         per_step.append(images)
@@ -106,34 +105,34 @@ def test_images_per_step_with_16_rotations() -> None:
 @pytest.mark.parametrize(("blocks", "later"), [(1, 2 * 10 + 5 * 28), (4, 8 * 10 + 11 * 28)])
 def test_images_per_step_with_fewer_rotations(blocks: int, later: int) -> None:
     method = learner(rotations=blocks)
-    method.observe(FIRST[0])
+    stepper(method).step(FIRST[0])
     assert method.progress.images == 2 * blocks * 10 + 10
     for batch in FIRST[1:]:
-        method.observe(batch)
+        stepper(method).step(batch)
     before = method.progress.images
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     assert method.progress.images - before == later
 
 
 def test_first_task_forwards_rotated_then_prototypes_then_cross_entropy() -> None:
     method = learner(augmentation="none")
-    method.observe(FIRST[0])
+    stepper(method).step(FIRST[0])
     assert method.sizes == [320, 10]
-    method.observe(FIRST[1])
+    stepper(method).step(FIRST[1])
     rotated, prototypes, classified = method.forwards
-    new = method.prepare(FIRST[1].images)
+    new = method.normalise(FIRST[1].images)
     expected = rotations(new, 16)
     assert torch.equal(rotated, torch.cat([expected, expected]))
     assert torch.equal(classified, new)
     assert torch.equal(prototypes[:10], prototypes[10:])
-    assert same_images(prototypes[:10], method.prepare(FIRST[0].images))
+    assert same_images(prototypes[:10], method.normalise(FIRST[0].images))
 
 
 def test_later_tasks_forward_rotated_then_cross_entropy_then_prototypes() -> None:
     method = through_first_task(augmentation="none")
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     rotated, classified, prototypes = method.forwards
-    new = rotations(method.prepare(SECOND[0].images), 16)
+    new = rotations(method.normalise(SECOND[0].images), 16)
     replay = rotations(classified, 16)
     assert torch.equal(rotated, torch.cat([new, new, replay, replay]))
     assert torch.equal(prototypes, torch.cat([classified, classified]))  # nothing mixed yet
@@ -142,10 +141,10 @@ def test_later_tasks_forward_rotated_then_cross_entropy_then_prototypes() -> Non
 
 def test_prototypes_come_from_unmixed_replay() -> None:
     method = through_first_task(augmentation="none", mixup_probability=1.0)
-    method.observe(SECOND[0])
-    stored = method.prepare(method.memory.images)
+    stepper(method).step(SECOND[0])
+    stored = method.normalise(method.memory.images)
     method.forwards.clear()
-    method.observe(SECOND[1])
+    stepper(method).step(SECOND[1])
     _, classified, prototypes = method.forwards
     assert among(prototypes, stored).all()
     assert among(classified, stored).float().mean() < 0.5
@@ -153,9 +152,9 @@ def test_prototypes_come_from_unmixed_replay() -> None:
 
 def test_each_forward_is_augmented_afresh() -> None:
     method = through_first_task()
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     rotated, classified, prototypes = method.forwards
-    new = rotations(method.prepare(SECOND[0].images), 16)
+    new = rotations(method.normalise(SECOND[0].images), 16)
     assert torch.equal(rotated[:160], new)
     assert not torch.equal(rotated[160:320], new)
     raw = prototypes[:28]
@@ -167,17 +166,17 @@ def test_each_forward_is_augmented_afresh() -> None:
 
 def test_augmented_views_are_the_papers_reading() -> None:
     method = through_first_task(views="augmented")
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     rotated, _, prototypes = method.forwards
-    new = rotations(method.prepare(SECOND[0].images), 16)
+    new = rotations(method.normalise(SECOND[0].images), 16)
     assert not torch.equal(rotated[:160], new)
     assert not torch.equal(rotated[:160], rotated[160:320])
-    assert not among(prototypes, method.prepare(method.memory.images)).all()
+    assert not among(prototypes, method.normalise(method.memory.images)).all()
 
 
 def test_memory_keeps_raw_images_after_the_step() -> None:
     method = learner()
-    method.observe(FIRST[0])
+    stepper(method).step(FIRST[0])
     assert torch.equal(method.memory.images, FIRST[0].images)
     assert torch.equal(method.memory.labels, FIRST[0].labels)
 
@@ -263,7 +262,7 @@ def test_the_first_step_of_a_task_mixes_nothing(task: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(method, "classified", noting)
         for batch in [b for batches in STREAM[1 : task + 1] for b in batches[:2]]:
-            method.observe(batch)
+            stepper(method).step(batch)
     first, second = mixtures[-2:]
     assert not first.weight.any()
     assert torch.equal(first.first, first.second)
@@ -273,8 +272,8 @@ def test_the_first_step_of_a_task_mixes_nothing(task: int) -> None:
 def test_mixup_off_never_mixes() -> None:
     method = through_first_task(mixup=False, augmentation="none")
     for batch in SECOND[:3]:
-        stored = method.prepare(method.memory.images)
-        method.observe(batch)
+        stored = method.normalise(method.memory.images)
+        stepper(method).step(batch)
         assert among(method.forwards[-2], stored).all()
 
 
@@ -324,7 +323,7 @@ def test_prototypes_of_replay_are_the_mean_of_both_views() -> None:
 
 def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     method = through_first_task(mixup_probability=1.0)
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     mixtures: list[Mixture] = []
     contrasted: list[Tensor] = []
     mixed, loss = method.mixed, losses.replay_instance_loss
@@ -339,7 +338,7 @@ def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(method, "mixed", note_mixture)
     monkeypatch.setattr(losses, "replay_instance_loss", note_labels)
-    method.observe(SECOND[1])
+    stepper(method).step(SECOND[1])
     ((_, first, second, weight),), (labels,) = mixtures, contrasted
     fractional = (1 - weight) * first + weight * second
     blocks = torch.arange(16)[:, None] * CLASSES
@@ -350,7 +349,7 @@ def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.Mo
 def test_replay_prototypes_without_new_classes() -> None:
     method = through_first_task(augmentation="none", seen_without_new=True)
     for batch in SECOND[:2]:
-        terms = method.observe(batch)
+        terms = stepper(method).step(batch)
         assert terms["ope_seen"] > 0
     assert method.progress.classes_before_task == 2
     images, labels = method.draw(64)
@@ -371,7 +370,7 @@ def test_replay_prototypes_without_new_classes() -> None:
 def test_replay_prototypes_without_new_classes_are_no_term_in_the_first_task() -> None:
     method = learner(seen_without_new=True)
     for batch in FIRST[:3]:
-        terms = method.observe(batch)
+        terms = stepper(method).step(batch)
         assert all(term.isfinite() for term in terms.values())
     assert terms["ope_seen"] == 0
     for parameter in method.network.parameters():
@@ -399,7 +398,7 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
     method.vary = lambda images: -images  # type: ignore[method-assign] # of this object alone
     stream = [*FIRST, *SECOND[:2]] if later else FIRST[:3]
     for batch in stream[:-1]:
-        method.observe(batch)
+        stepper(method).step(batch)
     network, draw, mixed = deepcopy(method.network), method.draw, method.mixed
     seen: list[tuple[Tensor, Tensor]] = []
     replayed: list[Mixture] = []
@@ -413,7 +412,7 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
         return replayed[-1]
 
     method.draw, method.mixed = note_seen, note_replay  # type: ignore[method-assign] # likewise
-    terms = method.observe(stream[-1])
+    terms = stepper(method).step(stream[-1])
 
     def embed(*views: Tensor) -> Tensor:
         return normalize(network.project(network.features(torch.cat(views))))
@@ -421,7 +420,7 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
     def rotated(labels: Tensor) -> Tensor:
         return torch.cat([labels + CLASSES * block for block in range(4)])
 
-    new, labels = rotations(method.prepare(stream[-1].images), 4), stream[-1].labels
+    new, labels = rotations(method.normalise(stream[-1].images), 4), stream[-1].labels
     n, ((old, old_labels),) = len(labels), seen
     if later:
         (replay,) = replayed
@@ -456,10 +455,10 @@ def test_terms_of_every_recipe(recipe: str | None) -> None:
     method = learner(**vars(settings) | {"rotations": rotated, "projection": projected})
     left_out = LEFT_OUT.get(recipe or "", set())
 
-    terms = [method.observe(batch) for batch in FIRST[:2]]
+    terms = [stepper(method).step(batch) for batch in FIRST[:2]]
     assert set(terms[0]) == {"ins_new", "ope_new", "ce"} - left_out
     assert set(terms[1]) == {"ins_new", "ope_new", "ope_seen", "ce"} - left_out
-    terms += [method.observe(batch) for batch in SECOND[:3]]
+    terms += [stepper(method).step(batch) for batch in SECOND[:3]]
     for later in terms[2:]:
         assert set(later) == EVERY_TERM - left_out
     for step, descended in zip(terms, method.descended, strict=True):
@@ -470,7 +469,7 @@ def test_terms_of_every_recipe(recipe: str | None) -> None:
 
 def test_without_prototypes_and_feedback_nothing_goes_through_for_them() -> None:
     method = through_first_task(new_prototypes=False, seen_prototypes=False, mixup=False)
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     assert method.sizes == [320 + 32 * 28, 28]
     assert not method.prototypes.any()
 
@@ -478,7 +477,7 @@ def test_without_prototypes_and_feedback_nothing_goes_through_for_them() -> None
 @pytest.mark.parametrize("recipe", ["without-ope", "without-seen"])
 def test_feedback_needs_prototypes_even_where_they_are_no_term(recipe: str) -> None:
     method = through_first_task(**recipes("onpro")[recipe].values)
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     assert method.sizes == [320 + 32 * 28, 28, 2 * 28]
     assert method.prototypes.any()
 
@@ -490,7 +489,7 @@ def test_without_any_prototype_term_the_projector_learns_from_images_alone() -> 
     for recipe in ("without-ope", "without-new", "without-seen"):
         method = learner(**silent | dict(recipes("onpro")[recipe].values))
         for batch in (*FIRST[:2], SECOND[0]):
-            method.observe(batch)
+            stepper(method).step(batch)
         projector = method.network.projector
         assert projector is not None
         assert projector.weight.grad is not None
@@ -539,16 +538,16 @@ def test_cross_entropy_of_later_tasks(seen: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("seen", ["replay", "both", "separate"])
 def test_cross_entropy_of_the_first_task_is_that_of_new_images(seen: str) -> None:
     method = learner(cross_entropy=seen, augmentation="none")
-    method.observe(FIRST[0])
-    new = method.prepare(FIRST[1].images)
+    stepper(method).step(FIRST[0])
+    new = method.normalise(FIRST[1].images)
     with torch.no_grad():
         expected = cross_entropy(method.network(new), FIRST[1].labels)
-    torch.testing.assert_close(method.observe(FIRST[1])["ce"], expected)
+    torch.testing.assert_close(stepper(method).step(FIRST[1])["ce"], expected)
 
 
 def test_new_images_reach_the_classifier_only_through_the_memory() -> None:
     method = through_first_task(augmentation="none")
-    method.observe(SECOND[0])
+    stepper(method).step(SECOND[0])
     head = method.network.classifier
     assert head.bias.grad is not None
     assert (head.bias.grad[2:] > 0).all()  # no image of these classes: only pushed down
@@ -589,7 +588,7 @@ def test_a_slice_starts_anywhere_but_never_reaches_the_last_feature() -> None:
 
 def test_a_projection_as_wide_as_the_features_works() -> None:
     method = learner(projection=160, rotations=1)
-    method.observe(FIRST[0])
+    stepper(method).step(FIRST[0])
     assert method.prototypes.shape == (CLASSES, 160)
 
 
@@ -601,7 +600,7 @@ def test_without_projector_features_themselves_are_compared() -> None:
     torch.testing.assert_close(method.embed(features(6)), n)
     torch.testing.assert_close(method.similarity(features(6)), 0.5 * n @ n.T)
     for batch in (*FIRST[:2], *SECOND[:3]):
-        assert set(terms := method.observe(batch)) >= {"ins_new", "ce"}
+        assert set(terms := stepper(method).step(batch)) >= {"ins_new", "ce"}
         assert all(term.isfinite() for term in terms.values())
 
 
@@ -659,7 +658,7 @@ def test_papers_text_takes_the_papers_side_of_every_switch() -> None:
     assert settings.betas == (0.9, 0.999)
     method = through_first_task(**dict(recipes("onpro")["paper-text"].values))
     for batch in SECOND[:3]:
-        terms = method.observe(batch)
+        terms = stepper(method).step(batch)
         assert all(term.isfinite() for term in terms.values())
         assert method.sizes[-1] == 2 * 64  # no limit for each class
     for parameter in method.network.parameters():
@@ -721,7 +720,7 @@ def test_images_that_cannot_be_rotated_are_refused(
 
 def test_a_wide_projection_is_fine_without_the_slice() -> None:
     method = learner(projection=200, feature_slice=False, rotations=1)
-    method.observe(FIRST[0])
+    stepper(method).step(FIRST[0])
     assert method.prototypes.shape == (CLASSES, 200)
 
 
@@ -738,7 +737,7 @@ def test_heads_and_prototypes_grow_with_the_classes() -> None:
     widths = []
     for task in range(3):
         for batch in STREAM[task][:3]:
-            terms = method.observe(unannounced(batch))
+            terms = stepper(method).step(unannounced(batch))
             assert all(term.isfinite() for term in terms.values())
         widths.append(method.network.classes)
         assert method.prototypes.shape == (method.network.classes, 32)
@@ -751,7 +750,7 @@ def test_unseen_classes_begin_a_task() -> None:
     method = learner(num_classes=None, rotations=1)
     tasks = []
     for batch in (*FIRST[:3], *SECOND[:2], FIRST[3], *STREAM[2][:2]):
-        method.observe(unannounced(batch))
+        stepper(method).step(unannounced(batch))
         tasks.append((method.progress.task, method.progress.steps_in_task))
     assert tasks == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2)]
 
@@ -762,7 +761,7 @@ def test_classes_arrive_one_by_one_and_in_any_order() -> None:
         chosen = DATA.train.images[DATA.train.labels == k]
         for start in (0, 5, 10):
             images = chosen[start : start + 5]
-            terms = method.observe(Batch(images, torch.full((5,), k), None, (k,)))
+            terms = stepper(method).step(Batch(images, torch.full((5,), k), None, (k,)))
             assert all(term.isfinite() for term in terms.values())
     assert method.network.classes == 10
     assert method.progress.seen == {0, 2, 7, 9}
@@ -774,8 +773,8 @@ def test_one_class_in_the_memory_is_no_pair_but_no_problem() -> None:
     method = learner(num_classes=3, rotations=1, replay_per_class=0)
     images = DATA.train.images[DATA.train.labels == 0]
     zeros = torch.zeros(20, dtype=torch.long)
-    method.observe(Batch(images[:20], zeros, 0, (0,)))
+    stepper(method).step(Batch(images[:20], zeros, 0, (0,)))
     for _ in range(3):  # another task with the same class: prototypes of one class only
-        terms = method.observe(Batch(images[20:], zeros, 1, (0,)))
+        terms = stepper(method).step(Batch(images[20:], zeros, 1, (0,)))
         assert all(term.isfinite() for term in terms.values())
     assert method.prototypes.any(dim=1).tolist() == [True, False, False]

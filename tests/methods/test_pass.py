@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from onpro.methods.task_images import TaskImages
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from onpro.memory.task_images import TaskImages
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def after_first_task(**changes: Any) -> Any:
     """A learner whose first task, of classes 0 and 1, is over."""
     method = learner("pass", **changes)
     for batch in batches(10):
-        method.observe(batch)
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
     return method
 
 
@@ -27,8 +27,8 @@ def test_four_rotations_interleaved() -> None:
     forwards = watch(method)
     batch = batches(1)[0]
     network = deepcopy(method.network)
-    assert set(method.observe(batch)) == {"ce"}
-    images = method.prepare(batch.images)
+    assert set(stepper(method).step(batch)) == {"ce"}
+    images = method.normalise(batch.images)
     (seen,) = (f.images for f in forwards)
     assert len(seen) == 40
     for turns in range(4):
@@ -40,17 +40,17 @@ def test_the_head_has_four_outputs_for_each_class_that_has_appeared() -> None:
     method = learner("pass")
     assert method.network.classifier.out_features == 0  # although four classes are announced
     batch = batches(1)[0]
-    method.observe(batch)
+    stepper(method).step(batch)
     assert method.network.classifier.out_features == 4 * 2
     old = method.network.classifier.weight.detach().clone()
-    method.finish_task()
+    stepper(method).finish_task()
     method.grow(4)
     assert method.network.classifier.out_features == 4 * 4
     assert torch.equal(method.network.classifier.weight[:8], old)
     scores = method.scores(batch.images)
     network = deepcopy(method.network).eval()
     with torch.no_grad():
-        outputs = network.classifier(network.features(method.prepare(batch.images)))
+        outputs = network.classifier(network.features(method.normalise(batch.images)))
     torch.testing.assert_close(scores, outputs[:, [0, 4, 8, 12]])
 
 
@@ -58,12 +58,12 @@ def test_every_task_begins_with_a_new_adam() -> None:
     method = after_first_task()
     before = method.optimizer
     assert before.state
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     assert method.optimizer is not before
     steps = {float(state["step"]) for state in method.optimizer.state.values()}
     assert steps == {1.0}
     now = method.optimizer
-    method.observe(batches(1, start=11)[0])
+    stepper(method).step(batches(1, start=11)[0])
     assert method.optimizer is now
 
 
@@ -72,7 +72,7 @@ def test_weights_decay_in_every_task() -> None:
     method = learner("pass", weight_decay=1e6, learning_rate=1e-7)
     for batch in (batches(1)[0], batches(1, start=10)[0]):
         before = method.network.encoder.conv1.weight.detach().clone()
-        method.observe(batch)
+        stepper(method).step(batch)
         moved = method.network.encoder.conv1.weight.detach() - before
         assert torch.equal(moved.sign(), -before.sign())
 
@@ -94,7 +94,7 @@ def test_a_later_step_has_three_terms() -> None:
 
     method.augmented_prototypes = note
     before = method.progress.images
-    terms = method.observe(batch)
+    terms = stepper(method).step(batch)
     assert [len(f.images) for f in forwards] == [40, 40]  # features take a forward of their own
     assert [(len(f.images), f.training) for f in of_previous] == [(40, False)]
     assert method.progress.images - before == 120
@@ -122,13 +122,13 @@ def test_prototypes_are_mean_features_of_the_tasks_images() -> None:
     method = learner("pass", float64=True, augmentation="none")
     stream = batches(10)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     network = deepcopy(method.network).eval()
     statistics = method.network.encoder.bn1.running_mean.clone()
-    method.finish_task()
+    stepper(method).finish_task()
     images, labels = (torch.cat([getattr(b, f) for b in stream]) for f in ("images", "labels"))
     with torch.no_grad():
-        features = network.features(method.prepare(images))
+        features = network.features(method.normalise(images))
     variances = []
     for k in (0, 1):
         mine = features[labels == k]
@@ -145,13 +145,13 @@ def test_the_second_look_is_augmented_and_not_rotated() -> None:
     method = learner("pass")
     stream = batches(3)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
-    method.finish_task()
+    stepper(method).finish_task()
     (second,) = forwards
     assert not second.training
     assert len(second.images) == 30
-    stored = method.prepare(torch.cat([batch.images for batch in stream]))
+    stored = method.normalise(torch.cat([batch.images for batch in stream]))
     assert not found_in(second.images, stored).all()
 
 
@@ -160,8 +160,8 @@ def test_the_radius_is_that_of_the_first_task() -> None:
     radius, old = method.radius.clone(), method.prototypes.clone()
     assert radius > 0
     for batch in batches(10, start=10):
-        method.observe(batch)
-    method.finish_task()
+        stepper(method).step(batch)
+    stepper(method).finish_task()
     assert torch.equal(method.radius, radius)
     assert torch.equal(method.prototypes[:2], old)
     assert method.has_prototype.tolist() == [True] * 4
@@ -185,7 +185,7 @@ def test_the_previous_network_is_a_frozen_copy() -> None:
     state = method.previous.network.state_dict()
     assert all(torch.equal(v, state[n]) for n, v in method.network.state_dict().items())
     before = deepcopy(state)
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     after = method.previous.network.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
@@ -194,10 +194,10 @@ def test_the_tasks_images_stay_until_it_is_over() -> None:
     method = learner("pass")
     stream = batches(3)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     images, _ = method.task_images.whole_batches()
     assert torch.equal(images, torch.cat([batch.images for batch in stream]))
-    method.finish_task()
+    stepper(method).finish_task()
     assert not method.task_images.state_dict()["images"]
 
 
@@ -217,7 +217,7 @@ def test_there_is_no_memory_and_it_says_so(caplog: pytest.LogCaptureFixture) -> 
         method = learner("pass", memory=123)
         assert not caplog.text  # a learner that is only tried out says nothing
         for batch in batches(12):
-            method.observe(batch)
+            stepper(method).step(batch)
     assert not hasattr(method, "memory")
     assert caplog.text.count("the memory of 123 is not used.") == 1
     assert "memory" not in method.state_dict()
@@ -226,7 +226,7 @@ def test_there_is_no_memory_and_it_says_so(caplog: pytest.LogCaptureFixture) -> 
 def test_classes_and_boundaries_that_nobody_announced() -> None:
     method = learner("pass", num_classes=None)
     for batch in batches(14):
-        terms = method.observe(replace(batch, task=None))
+        terms = stepper(method).step(replace(batch, task=None))
     assert method.network.classes == 4
     assert method.progress.task >= 1
     assert method.has_prototype[:2].all()
@@ -235,7 +235,7 @@ def test_classes_and_boundaries_that_nobody_announced() -> None:
 
 def test_a_class_given_up_is_drawn_no_more() -> None:
     method = after_first_task()
-    method.observe(batches(1, start=10)[0])
+    stepper(method).step(batches(1, start=10)[0])
     weight = method.network.classifier.weight.detach().clone()
     method.forget(0)
     changed = (method.network.classifier.weight != weight).any(dim=1)
@@ -243,7 +243,7 @@ def test_a_class_given_up_is_drawn_no_more() -> None:
     _, outputs = method.augmented_prototypes(50)
     assert set(outputs.tolist()) == {4}
     method.forget(1)
-    assert set(method.observe(batches(1, start=11)[0])) == {"ce"}  # nothing left to keep
+    assert set(stepper(method).step(batches(1, start=11)[0])) == {"ce"}  # nothing left to keep
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
-from onpro.experiments import settings_for
-from onpro.methods import Context, method, methods
+from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Precision
 from onpro.streams import ClassIncremental
+from tests.methods.learners import stepper
 
 DECIDING = {"aser", "dvc", "gss", "mir", "pass"}
 """Methods that compute scores or prototypes in training: these are always exact."""
@@ -70,8 +70,8 @@ def train(learner: AnyMethod) -> None:
     for batch in stream:
         if batch.task == 2:
             break
-        learner.observe(batch)
-    learner.finish_task()
+        stepper(learner).step(batch)
+    stepper(learner).finish_task()
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
@@ -87,7 +87,7 @@ def test_training_on_demand_rounds_as_other_training_does(
     precision: Precision, rounding: str
 ) -> None:
     asked = learner("gdumb", precision)
-    asked.observe(next(iter(ClassIncremental(DATA, 3))))
+    stepper(asked).step(next(iter(ClassIncremental(DATA, 3))))
     assert heard_in(asked.settle) == {rounding}
 
 

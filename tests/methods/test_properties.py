@@ -2,9 +2,8 @@
 
 import pytest
 
-from onpro.experiments import settings_for
-from onpro.methods import method, methods
-from onpro.methods.check import PROPERTIES, Property
+from onpro.methods import method, methods, settings_for
+from onpro.training.check import PROPERTIES, Property
 
 
 @pytest.mark.parametrize("holds", PROPERTIES, ids=lambda p: p.__name__)

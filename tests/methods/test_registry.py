@@ -9,9 +9,9 @@ import pytest
 from onpro.classifier import OWN
 from onpro.cli.run import RunOptions
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, settings_for
+from onpro.experiments import RunConfig
 from onpro.experiments.recipes import RECIPES, Recipe
-from onpro.methods import method, methods, register, registry
+from onpro.methods import method, methods, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
 
 ABOUT: dict[str, Any] = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from tests.methods.learners import batches, found_in, learner, refused, watch
+from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
 def supcon(z: Tensor, labels: Tensor, temperature: float) -> float:
@@ -31,28 +31,28 @@ def test_the_first_batch_is_only_stored() -> None:
     before = deepcopy(method.network.state_dict())
     forwards = watch(method)
     first, second = batches(2)
-    assert method.observe(first) == {}
+    assert stepper(method).step(first) == {}
     assert not forwards
     assert all(torch.equal(v, before[n]) for n, v in method.network.state_dict().items())
     assert torch.equal(method.memory.images, first.images)
-    assert set(method.observe(second)) == {"supcon"}
+    assert set(stepper(method).step(second)) == {"supcon"}
 
 
 def test_two_forwards_of_replayed_and_new_images() -> None:
     method = learner("scr", replay_batch=16)
     first, second, third = batches(3)
     for batch in (first, second):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
     before = method.progress.images
-    method.observe(third)
+    stepper(method).step(third)
     raw, varied = (f.images for f in forwards)
     assert len(raw) == len(varied) == 26
     assert method.progress.images - before == 52
     assert all(f.training for f in forwards)
-    stored = method.prepare(torch.cat([first.images, second.images]))
+    stored = method.normalise(torch.cat([first.images, second.images]))
     assert found_in(raw[:16], stored).all()
-    assert torch.equal(raw[16:], method.prepare(third.images))  # the first view is the image
+    assert torch.equal(raw[16:], method.normalise(third.images))  # the first view is the image
     assert not found_in(varied, raw).any()
 
 
@@ -61,12 +61,12 @@ def test_the_loss_is_supcon_over_both_views() -> None:
         "scr", float64=True, augmentation="none", projection=16, temperature=0.2, replay_batch=4
     )
     first, second = batches(2, size=5)
-    method.observe(first)
+    stepper(method).step(first)
     network = deepcopy(method.network)
     forwards = watch(method)
-    terms = method.observe(second)
+    terms = stepper(method).step(second)
     images = forwards[0].images
-    stored = method.prepare(first.images)
+    stored = method.normalise(first.images)
     drawn = (images[:4, None] == stored[None]).flatten(2).all(dim=2).int().argmax(dim=1)
     labels = torch.cat([first.labels[drawn], second.labels]).repeat(2)
     with torch.no_grad():
@@ -78,12 +78,12 @@ def test_the_nearest_class_mean_of_the_memory_is_predicted() -> None:
     method = learner("scr", float64=True, augmentation="none", memory=30)
     stream = batches(14)
     for batch in stream:
-        method.observe(batch)
+        stepper(method).step(batch)
     images = torch.cat([batch.images for batch in stream])
     network = deepcopy(method.network).eval()
     with torch.no_grad():
-        h = normalize(network.features(method.prepare(images)))
-        stored = normalize(network.features(method.prepare(method.memory.images)))
+        h = normalize(network.features(method.normalise(images)))
+        stored = normalize(network.features(method.normalise(method.memory.images)))
     means = torch.stack(
         [normalize(stored[method.memory.labels == k].mean(dim=0), dim=0) for k in range(4)]
     )
@@ -94,7 +94,7 @@ def test_the_nearest_class_mean_of_the_memory_is_predicted() -> None:
 def test_a_seen_class_without_a_stored_image_competes_by_a_random_direction() -> None:
     method = learner("scr", memory=30)
     for batch in batches(11):
-        method.observe(batch)
+        stepper(method).step(batch)
     method.memory.labels.fill_(0)
     scores = method.scores(batches(1)[0].images)
     assert scores[:, sorted(method.progress.seen)].isfinite().all()
@@ -105,13 +105,13 @@ def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_g
     changes: dict[str, Any] = {"replay_batch": 8, "augmentation": "none", "projection": 16}
     method = learner("scr", review=True, **changes)
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     network = deepcopy(method.network)
     forwards = watch(method)
-    method.finish_task()
+    stepper(method).finish_task()
     assert [len(f.images) for f in forwards] == [8, 8] * 3  # of 30 stored images 24
     first = forwards[0].images
-    stored = method.prepare(method.memory.images)
+    stored = method.normalise(method.memory.images)
     reviewed = torch.cat([f.images for f in forwards[::2]])
     equal = (reviewed[:, None] == stored[None]).flatten(2).all(dim=2)
     assert (equal.sum(dim=0) <= 1).all()
@@ -135,18 +135,18 @@ def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_g
 def test_no_review_unless_asked_for() -> None:
     method = learner("scr")
     for batch in batches(3):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
-    method.finish_task()
+    stepper(method).finish_task()
     assert not forwards
 
 
 def test_rotated_copies_are_classes_of_their_own() -> None:
     method = learner("scr", rotations=4, replay_batch=6)
     for batch in batches(2):
-        method.observe(batch)
+        stepper(method).step(batch)
     forwards = watch(method)
-    method.observe(batches(1, start=2)[0])
+    stepper(method).step(batches(1, start=2)[0])
     assert [len(f.images) for f in forwards] == [64, 64]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import Finished, settings_for
+from onpro.experiments import Finished
 from onpro.experiments.reading import read_runs
+from onpro.methods import settings_for
 from onpro.reports import report
 
 

@@ -17,8 +17,7 @@ from torch import Tensor
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
-from onpro.experiments import settings_for
-from onpro.methods import Context, Settings, method, methods
+from onpro.methods import Context, Settings, method, methods, settings_for
 from onpro.methods.er import ER
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Batch, ClassIncremental

@@ -12,8 +12,7 @@ import torch
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
-from onpro.experiments import settings_for
-from onpro.methods import Context, method, methods
+from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
@@ -124,13 +123,13 @@ def test_a_recording_that_is_under_way_is_not_given_up() -> None:
     learn = GraphEngine(er, er.learn)
     batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 10))
     for batch in batches[:8]:  # it records once the memory is full
-        er.observe(batch, learn)
+        stepper(er).step(batch, learn)
     idle: list[bool] = []
     weakref.finalize(learn._recording, lambda: idle.append(torch.cuda.current_stream().query()))
     torch.cuda._sleep(10**8)
-    er.observe(batches[8], learn)
+    stepper(er).step(batches[8], learn)
     learn._phase = None  # another one begins
-    er.observe(batches[9], learn)
+    stepper(er).step(batches[9], learn)
     assert idle == [True]
 
 
@@ -142,9 +141,9 @@ def test_steps_of_another_kind_may_come_between(name: str) -> None:
     alone, mixed = untrained(name, "eager", device), untrained(name, "graph", device)
     with repeatable(device):
         for batch in alone.stream:
-            alone.method.observe(batch)
+            stepper(alone.method).step(batch)
         for position, batch in enumerate(mixed.stream):
-            mixed.method.observe(batch, mixed._learn if position % 7 else None)
+            stepper(mixed.method).step(batch, mixed._learn if position % 7 else None)
     assert same_state(mixed.method, alone.method)
 
 
@@ -216,7 +215,7 @@ def test_one_pass_for_all_forwards_of_a_step_changes_nothing_but_rounding(name: 
         )
         learner = method(name)(settings_for(name, "tiny"), context)
         for batch in list(ClassIncremental(data, 3))[:6]:
-            learner.observe(batch)
+            stepper(learner).step(batch)
         learners.append(learner)
     one, other = learners
     assert one.progress.images == other.progress.images

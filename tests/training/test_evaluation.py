@@ -20,7 +20,7 @@ def method() -> ER:
     context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), num_classes=4)
     learner = ER(ERSettings(encoder="slim"), context)
     for batch in ClassIncremental(DATA, 2):
-        learner.observe(batch)
+        stepper(learner).step(batch)
     return learner
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from onpro.experiments import RunConfig, prepare, run, settings_for
+from onpro.experiments import RunConfig, prepare, run
+from onpro.methods import settings_for
 from onpro.methods.er import ER
 
 CALM = [[90.0], [90.0, 10.0], [80.0, 0.0, 5.0]]

@@ -12,8 +12,7 @@ from onpro.augment import Normalise
 from onpro.data.imageset import Split
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
-from onpro.experiments import settings_for
-from onpro.methods import Context, method
+from onpro.methods import Context, method, settings_for
 from onpro.methods.er import ER, ERSettings
 from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
