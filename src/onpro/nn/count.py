@@ -26,4 +26,5 @@ def macs(module: nn.Module, image_shape: tuple[int, ...]) -> int:
     on_cpu = copy.deepcopy(module).cpu().eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         on_cpu(torch.zeros(1, *image_shape))
-    return counter.get_total_flops() // 2  # a multiplication and an addition are two FLOPs
+    flops: int = counter.get_total_flops()
+    return flops // 2  # a multiplication and an addition are two FLOPs
