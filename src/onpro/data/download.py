@@ -128,10 +128,10 @@ def _download(url: str, path: Path) -> None:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Extract the regular files of a zip or tar archive; those with paths outside are skipped."""
+    """Extract the files of a zip or tar archive; write no links and nothing outside the folder."""
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as packed:
-            packed.extractall(folder)  # keeps paths inside, writes links as regular files
+            packed.extractall(folder)  # drops "..", writes links as regular files
         return
     root = folder.resolve()
     with tarfile.open(archive) as tar:

@@ -182,7 +182,7 @@ def load(
     source = find(name)
     argument = name.partition(":")[2] or None
     if argument is None and source.argument is not None:
-        raise UserError(f"the data set '{source.name}' needs an argument; write {source.usage}.")
+        raise UserError(f"the data set '{source.name}' is written as {source.usage}.")
     if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
         raise UserError(
             f"the image size must be between 1 and {LARGEST_SIDE} pixels, not {image_size}."
