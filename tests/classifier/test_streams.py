@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onpro import OnlineClassifier
 from onpro.augment import Normalise
-from onpro.data.digits import digits
+from onpro.data.digits import load_digits
 from onpro.experiments.recipes import settings_for
 from onpro.methods import Context, method
 from onpro.streams import ClassIncremental
@@ -21,7 +21,7 @@ MEMORY = 100
 
 def accuracy_on_the_benchmark(name: str, seed: int) -> float:
     """Percent right after digits class by class, ten classes and all boundaries announced."""
-    data = digits()
+    data = load_digits()
     stream = ClassIncremental(data, tasks=10, seed=seed)
     normalise = Normalise(stream.mean, stream.std)
     context = Context(stream.image_shape, normalise, num_classes=10, memory=MEMORY, seed=seed)
@@ -34,7 +34,7 @@ def accuracy_on_the_benchmark(name: str, seed: int) -> float:
 
 def accuracy_on_a_live_stream(name: str, seed: int) -> float:
     """The same images in the same order, nothing announced, the labels words."""
-    data = digits()
+    data = load_digits()
     settings = asdict(settings_for(name, "digits"))
     classifier = OnlineClassifier(name, memory=MEMORY, seed=seed, device="cpu", **settings)
     for batch in ClassIncremental(data, tasks=10, seed=seed):

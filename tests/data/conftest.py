@@ -1,7 +1,8 @@
-"""A network of one folder, and a folder for what comes from it."""
+"""A network that consists of one folder, and a folder for downloads."""
 
 import hashlib
 from collections.abc import Iterator
+from email.message import Message
 from io import BytesIO
 from pathlib import Path
 from socket import gaierror
@@ -10,37 +11,34 @@ from urllib.request import BaseHandler, Request, build_opener, install_opener
 
 import pytest
 
-from onpro.data.download import Archive
+WEB = "web://host/"
+"""Address of the folder that is the network."""
 
 
 def md5(path: Path) -> str:
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
-def as_published(file: Path) -> Archive:
-    """A file on the network, with the size and the checksum it has now."""
-    return Archive(file.name, file.stat().st_size, md5(file), f"web:{file.name}")
-
-
 class Response(BytesIO):
-    """A file as urllib hands it over."""
+    """A file as urllib returns it."""
 
-    def __init__(self, url: str, body: bytes) -> None:
+    def __init__(self, body: bytes) -> None:
         super().__init__(body)
-        self.url, self.length = url, len(body)
+        self.headers = Message()
+        self.headers["Content-Length"] = str(len(body))
 
 
 class Web(BaseHandler):
-    """A network of one folder: addresses web:NAME mean its files."""
+    """Serve the files of one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def web_open(self, request: Request) -> Response:
-        file = self.root / request.full_url.removeprefix("web:")
+        file = self.root / request.full_url.removeprefix(WEB)
         if not file.is_file():
             raise URLError(gaierror(-2, "no such host"))
-        return Response(request.full_url, file.read_bytes())
+        return Response(file.read_bytes())
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_statistics_are_measured_or_taken_as_given() -> None:
         (images(2), np.zeros((2, 2)), images(2), [0, 0], "shape"),
         (images(0), [], images(2), [0, 0], "no training images"),
         (images(2), [0, 1], images(0), [], "no test images"),
-        (images(2), [0, 1], images(2, size=8), [0, 1], "differ in size"),
+        (images(2), [0, 1], images(2, size=8), [0, 1], "same size"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_in_words(
@@ -121,5 +121,5 @@ def test_data_that_do_not_fit_are_refused_in_words(
 
 
 def test_class_names_differ() -> None:
-    with pytest.raises(ValueError, match="differ"):
+    with pytest.raises(ValueError, match="distinct"):
         from_arrays(images(2), [0, 1], images(2), [0, 1], classes=["a", "a"])

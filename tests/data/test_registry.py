@@ -157,7 +157,7 @@ def test_images_that_cannot_be_used_are_a_sentence(third_party: Callable[[str], 
         "except UserError as error: print(error)\n"
     )
     assert run_python(code, path=path) == (
-        "the data set 'birdsong' cannot be used: images must not hold NaN or infinite values."
+        "the data set 'birdsong' cannot be used: images must not contain NaN or infinite values."
     )
 
 

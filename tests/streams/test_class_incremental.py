@@ -270,7 +270,7 @@ def test_an_impossible_class_order_is_refused(order: ClassOrder) -> None:
 
 
 def test_a_task_without_training_images_is_refused() -> None:
-    with pytest.raises(UserError, match="task 2 of 2 would have no training image"):
+    with pytest.raises(UserError, match="task 2 of 2 has no training images"):
         ClassIncremental(image_set([0, 0], [0, 1], 2), 2)
 
 

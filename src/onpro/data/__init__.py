@@ -1,6 +1,6 @@
-"""Where images come from: every source gives an `ImageSet`.
+"""Data sources, each of which loads an `ImageSet`.
 
-Listing the sources stays instant: nothing here imports torch or a source's own packages.
+Importing this package imports neither torch nor the packages of a source.
 """
 
 from onpro.data.registry import Request, Source, find, load, located, register, sources

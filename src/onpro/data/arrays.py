@@ -1,4 +1,4 @@
-"""Images that are in memory already, as NumPy arrays or torch tensors."""
+"""Data sets from NumPy arrays and torch tensors."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,10 +15,10 @@ Array = npt.NDArray[Any] | Tensor
 Labels = npt.NDArray[Any] | Tensor | Sequence[Any]
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""Types of pixels in 0…1."""
+"""Types of images with pixels in 0…1."""
 
 SLACK = 1e-4
-"""How far a float pixel may lie outside 0…1: resizing and rounding overshoot a little."""
+"""Tolerance of the range 0…1 of float pixels, for overshoot of resizing and rounding."""
 
 
 def from_arrays(
@@ -32,18 +32,18 @@ def from_arrays(
     mean: Triple | None = None,
     std: Triple | None = None,
 ) -> ImageSet:
-    """A data set from images in memory.
+    """Create a data set from arrays.
 
     Args:
-        train_images: as `as_images` takes them.
-        train_labels: one for each image, of any kind that can be sorted.
-        test_images: of the size of the training images.
-        test_labels: of the kind of the training labels.
-        name: what results call the data set.
-        classes: class names in the order of the classes; labels are then names among them or
-            positions. Default: the distinct training labels, sorted.
-        mean: of each channel of the pixels scaled to 0…1; default: measured on the training images.
-        std: the same for the standard deviation.
+        train_images: images in any form that `as_images` accepts.
+        train_labels: one label per image, of any sortable type.
+        test_images: images of the same size as the training images.
+        test_labels: labels of the same type as the training labels.
+        name: name of the data set in results.
+        classes: class names; labels are then names or indices. Default: the sorted distinct
+            training labels.
+        mean: mean per channel of pixels scaled to 0…1; default: measured on the training images.
+        std: standard deviation per channel, likewise.
     """
     train_values, test_values = _values(train_labels), _values(test_labels)
     names, codes = _classes(train_values, classes)
@@ -61,30 +61,33 @@ def from_arrays(
 
 
 def as_images(images: Array) -> Tensor:
-    """Any usual array of images as uint8 (n, 3, height, width), on the device it was on.
+    """Convert images to uint8 (n, 3, height, width), on the same device.
 
-    What is uint8 already may share the memory of the array given.
+    The result may share memory with uint8 input.
 
     Args:
         images: uint8, or floats in 0…1; (n, height, width, channels), (n, channels, height, width)
-            or grey (n, height, width); 1 or 3 channels.
+            or grayscale (n, height, width); 1 or 3 channels.
     """
     pixels = plain_tensor(images) if isinstance(images, Tensor) else _tensor(images)
     return _as_uint8(_as_nchw(pixels)).contiguous()
 
 
 def plain_tensor(images: Tensor) -> Tensor:
-    """The tensor without gradient and subclass; ValueError if its values are not laid out plainly.
+    """Detach a tensor and strip its subclass.
 
-    Sparse, nested, quantized and masked tensors are refused, and those without values.
+    Raises:
+        ValueError: if it is sparse, nested, quantized, masked or on the meta device.
     """
-    usual = images.layout == torch.strided and not (images.is_nested or images.is_quantized)
+    dense = images.layout == torch.strided and not (images.is_nested or images.is_quantized)
     plain: Tensor | None = None
-    if usual and images.device.type != "meta":
-        with suppress(RuntimeError, TypeError):  # of subclasses that hold no values themselves
+    if dense and images.device.type != "meta":
+        with suppress(RuntimeError, TypeError):  # from subclasses without storage
             plain = images.detach().as_subclass(Tensor).resolve_neg()
     if type(plain) is not Tensor:
-        raise ValueError("images must be plain arrays of numbers, not sparse, nested or empty ones")
+        raise ValueError(
+            "images must be plain arrays of numbers, not sparse, nested or without values"
+        )
     return plain
 
 
@@ -106,8 +109,11 @@ def _as_nchw(pixels: Tensor) -> Tensor:
         )
     first, last = pixels.shape[1] in (1, 3), pixels.shape[3] in (1, 3)
     if first == last:
-        problem = "either side may be the channels" if first else "neither side has 1 or 3 channels"
-        raise ValueError(f"images of shape {tuple(pixels.shape)}: {problem}")
+        sides = "either side" if first else "neither side"
+        raise ValueError(
+            f"images of shape {tuple(pixels.shape)} have no clear channel axis: {sides} has 1 or 3"
+            " channels"
+        )
     pixels = pixels if first else pixels.permute(0, 3, 1, 2)
     return pixels.expand(-1, 3, -1, -1)
 
@@ -118,15 +124,15 @@ def _as_uint8(pixels: Tensor) -> Tensor:
     if pixels.dtype not in FLOATS:
         raise ValueError(f"images must be uint8 or floats in 0…1, not {pixels.dtype}")
     if not bool(pixels.isfinite().all()):
-        raise ValueError("images must not hold NaN or infinite values")
+        raise ValueError("images must not contain NaN or infinite values")
     pixels = pixels.float()
     if not bool(((pixels >= -SLACK) & (pixels <= 1 + SLACK)).all()):
-        raise ValueError("images of floats must lie in 0…1; divide pixels in 0…255 by 255")
+        raise ValueError("float images must lie in 0…1; divide pixels in 0…255 by 255")
     return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
 def _values(labels: Labels) -> list[Any]:
-    """Labels as plain Python values."""
+    """Convert labels to Python values."""
     if isinstance(labels, (np.ndarray, Tensor)):
         if labels.ndim != 1:
             raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
@@ -138,15 +144,15 @@ def _values(labels: Labels) -> list[Any]:
 def _classes(
     values: Iterable[Any], classes: Sequence[str] | None
 ) -> tuple[tuple[str, ...], dict[Any, int]]:
-    """Class names, and the class id of each label."""
+    """Return the class names, and the class index of each label."""
     if classes is None:
         try:
             known = sorted(set(values))
         except TypeError as error:
-            raise ValueError(f"labels must be of one kind that can be sorted: {error}") from error
+            raise ValueError(f"labels must be of one type that can be sorted: {error}") from error
         return tuple(str(value) for value in known), {value: i for i, value in enumerate(known)}
     if len(set(classes)) < len(classes):
-        raise ValueError("the names of classes must differ")
+        raise ValueError("class names must be distinct")
     by_name: dict[Any, int] = {name: i for i, name in enumerate(classes)}
     return tuple(classes), by_name | {i: i for i in range(len(classes))}
 
@@ -156,8 +162,8 @@ def _split(part: str, images: Tensor, values: list[Any], codes: dict[Any, int]) 
         raise ValueError(f"there are no {part} images")
     if len(images) != len(values):
         raise ValueError(f"there are {len(images)} {part} images but {len(values)} labels")
-    strange = [value for value in values if value not in codes]
-    if strange:
-        raise ValueError(f"the {part} label {strange[0]!r} is not among the classes")
+    unknown = [value for value in values if value not in codes]
+    if unknown:
+        raise ValueError(f"the {part} label {unknown[0]!r} is not among the classes")
     labels = torch.tensor([codes[value] for value in values], dtype=torch.int64)
     return Split(images, labels.to(images.device))

@@ -1,5 +1,7 @@
-"""From an image file of any kind to a small square of RGB pixels."""
+"""Decode image files to small square RGB images."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,26 +15,31 @@ from torch import Tensor
 
 from onpro.errors import UserError
 
+LOG = logging.getLogger(__name__)
+
 MOST_PIXELS_IN_FILE = 2**26
-"""Images with more pixels are refused before they are decoded."""
+"""Larger images are refused before they are decoded."""
 
 MOST_PIXELS_AT_ONCE = 2**26
-"""Pixels of all images that are being decoded at one time, in whatever threads: each takes some
-8 bytes until it is resized."""
+"""Total pixels of the images being decoded at any time, over all threads. Each takes about 8 bytes
+until the image is resized."""
 
-PIXELS_OF_A_STRIP = 2**18
-"""Conversions that take many bytes a pixel work on so many at a time."""
+STRIP_PIXELS = 2**18
+"""Conversions that need many bytes a pixel process this many pixels at a time."""
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats of Pillow that are decoded, whatever a file is called. Not every other is harmless: EPS
-is run as a program, by Ghostscript."""
+"""Pillow formats that are decoded, whatever the file's suffix. Others can be unsafe: Pillow runs
+EPS files with Ghostscript."""
 
-AT_A_TIME = 64
-"""Images that a thread reads before it asks for more."""
+CHUNK = 64
+"""Images that a thread decodes before it takes more."""
+
+LOG_INTERVAL = 10.0
+"""Seconds between progress messages."""
 
 
 class Quota:
-    """So much of something, of which threads take parts for a while."""
+    """A semaphore of which threads acquire many units at once."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -40,7 +47,7 @@ class Quota:
 
     @contextmanager
     def taking(self, amount: int) -> Iterator[None]:
-        """Wait until so much is free, and take it."""
+        """Wait until `amount` units are free and hold them inside the context."""
         with self._changed:
             self._changed.wait_for(lambda: self._free >= amount)
             self._free -= amount
@@ -53,55 +60,55 @@ class Quota:
 
 
 DECODING = Quota(MOST_PIXELS_AT_ONCE)
-"""Pixels that may be decoded at the moment."""
+"""Pixels that may be decoded at the same time."""
 
 
-def decode_all(
-    paths: Sequence[Path], size: int, progress: Callable[[int], None] = lambda done: None
-) -> Tensor:
-    """Read image files as uint8 (n, 3, size, size), in threads: Pillow works outside Python's lock.
+def decode_files(paths: Sequence[Path], size: int, *, title: str | None = None) -> Tensor:
+    """Decode image files to uint8 (n, 3, size, size), in threads.
 
     Args:
         paths: the files.
         size: side of the square images in pixels.
-        progress: is told now and then how many have been read.
+        title: logs progress under this title every few seconds; default: no progress.
     """
     images = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
-    starts = range(0, len(paths), AT_A_TIME)
+    starts = range(0, len(paths), CHUNK)
 
-    def read(start: int) -> None:
-        for index, path in enumerate(paths[start : start + AT_A_TIME], start):
-            images[index] = decode(path, size)
+    def decode_chunk(start: int) -> None:
+        for index, path in enumerate(paths[start : start + CHUNK], start):
+            images[index] = decode_file(path, size)
 
-    with ThreadPoolExecutor() as pool:
+    logged = time.monotonic()
+    with ThreadPoolExecutor() as pool:  # Pillow decodes without holding the GIL
         try:
-            for start, _ in zip(starts, pool.map(read, starts), strict=True):
-                progress(min(start + AT_A_TIME, len(paths)))
-        except BaseException:  # an interruption waits for no queue either
+            for start, _ in zip(starts, pool.map(decode_chunk, starts), strict=True):
+                if title and time.monotonic() - logged >= LOG_INTERVAL:
+                    logged = time.monotonic()
+                    done = min(start + CHUNK, len(paths))
+                    LOG.warning("%s: %d %%", title, 100 * done // len(paths))
+        except BaseException:  # on Ctrl-C too, without working off the queue
             pool.shutdown(cancel_futures=True)
             raise
     return images
 
 
-def decode(path: Path, size: int) -> Tensor:
-    """Read an image file as uint8 (3, size, size).
+def decode_file(path: Path, size: int) -> Tensor:
+    """Decode an image file to uint8 (3, size, size).
 
-    The image is turned upright as its EXIF data say and becomes RGB. It is resized once, with
-    antialiasing, so that its shorter side fits, and cropped in the middle: it stays undistorted.
+    The image is rotated according to its EXIF orientation, converted to RGB, resized with
+    antialiasing so that its shorter side fits, and centre-cropped to a square.
     """
     try:
         with Image.open(path, formats=FORMATS) as image:
             _require_few_pixels(image)
             with DECODING.taking(image.width * image.height):
                 square = _square(image, size)
-                image.close()  # gives its pixels back
+                image.close()  # frees its pixels
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UserError(
-            f"the image {path} has more pixels than any image needs; make it smaller or remove it."
-        ) from error
+        raise UserError(f"the image {path} has too many pixels; shrink or remove it.") from error
     except MemoryError:
         raise
-    except Exception as error:  # decoders of damaged files raise whatever they stumble over
+    except Exception as error:  # Pillow raises many kinds of errors on damaged files
         raise UserError(
             f"the image {path} cannot be read ({error}); replace or remove it."
         ) from error
@@ -113,19 +120,19 @@ def _square(image: Image.Image, size: int) -> Image.Image:
 
 
 def _require_few_pixels(image: Image.Image) -> None:
-    """Refuse a bomb; Pillow's own limit is higher, only a warning at first, and can be off."""
+    """Refuse decompression bombs; Pillow's own limit is higher, and only a warning at first."""
     if image.width * image.height > MOST_PIXELS_IN_FILE:
         raise Image.DecompressionBombError
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF data say; itself where they say nothing."""
-    usual = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
-    return image if usual else ImageOps.exif_transpose(image)
+    """Return the image rotated according to its EXIF orientation; itself if there is none."""
+    is_upright = image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+    return image if is_upright else ImageOps.exif_transpose(image)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB; what is transparent becomes white."""
+    """Convert an image to 8-bit RGB; transparent pixels become white."""
     if image.mode == "F":
         raise ValueError("floating-point pixels have no known range")
     if image.mode.startswith("I"):
@@ -136,11 +143,11 @@ def as_rgb(image: Image.Image) -> Image.Image:
 
 
 def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """The image converted to RGB, some rows at a time, so that no copy of all of it is needed."""
+    """Convert an image to RGB a few rows at a time, to limit memory."""
     image.load()
     width, height = image.size
     rgb = Image.new("RGB", image.size)
-    rows = max(1, PIXELS_OF_A_STRIP // width)
+    rows = max(1, STRIP_PIXELS // width)
     for top in range(0, height, rows):
         strip = image.crop((0, top, width, min(top + rows, height)))
         rgb.paste(convert(strip), (0, top))
@@ -148,12 +155,12 @@ def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    paint = image.convert("RGBA")
-    paper = Image.new("RGBA", paint.size, "white")
-    return Image.alpha_composite(paper, paint).convert("RGB")
+    foreground = image.convert("RGBA")
+    background = Image.new("RGBA", foreground.size, "white")
+    return Image.alpha_composite(background, foreground).convert("RGB")
 
 
 def _from_sixteen_bits(image: Image.Image) -> Image.Image:
-    """Scale 0…65535 to 0…255, where Pillow's own conversion would clip at 255."""
+    """Scale 0…65535 to 0…255; Pillow's own conversion clips at 255."""
     values = np.clip(np.asarray(image).astype(np.int64), 0, 65535)
     return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")

@@ -1,19 +1,19 @@
-"""Scikit-learn's handwritten digits: real data that come with an installed package."""
+"""Scikit-learn's handwritten digits, which need no download."""
 
 import torch
 
 from onpro.data.imageset import ImageSet, Split, measure
 
 
-def digits() -> ImageSet:
-    """All 1797 images of 8×8 pixels; the last fifth of each class is the test set.
+def load_digits() -> ImageSet:
+    """Load the 1797 images of 8×8 pixels; the last fifth of each class is the test set.
 
-    The split never changes, whatever the seed of a run, so that results compare. The 17 grey levels
-    become 0…255, copied to three channels.
+    The split is the same for every seed, so that results are comparable. The 17 grey levels are
+    scaled to 0…255 and copied to three channels.
     """
-    from sklearn.datasets import load_digits
+    from sklearn import datasets
 
-    source = load_digits()
+    source = datasets.load_digits()
     grey = (torch.from_numpy(source.images) * (255 / 16)).round().to(torch.uint8)
     images = grey[:, None].repeat(1, 3, 1, 1)
     labels = torch.from_numpy(source.target).long()
@@ -31,7 +31,7 @@ def digits() -> ImageSet:
 
 
 def _last_fifth_of_each_class(labels: torch.Tensor) -> torch.Tensor:
-    """Labels (n,) to a mask (n,)."""
+    """Return a mask (n,) of the last fifth of the images of each class."""
     chosen = torch.zeros_like(labels, dtype=torch.bool)
     for label in range(10):
         positions = (labels == label).nonzero()[:, 0]

@@ -1,109 +1,163 @@
-"""Archives of published data sets, the user's or the network's, checked before they are opened."""
+"""Download and extract published archives.
+
+torchvision's `download_url` has no timeout and falls back from https to http, and its
+`extract_archive` (0.26) follows the links and paths of a tar archive out of the folder; hence this
+file.
+"""
 
 import hashlib
 import logging
+import os
+import shutil
+import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from onpro.data.archive import BadArchive
-from onpro.data.progress import saying
 from onpro.errors import UserError
 
 LOG = logging.getLogger(__name__)
 
 TIMEOUT = 30.0
-"""Seconds without an answer until a download is given up."""
-
-AT_A_TIME = 2**20
-"""Bytes."""
+"""Seconds without a response after which a download fails."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file that somebody has published."""
+    """A published archive with one folder in it."""
 
-    file: str
-    size: int
-    """In bytes."""
-    md5: str
+    name: str
+    """Name of the data set."""
     url: str
+    md5: str
+    folder: str
+
+    @property
+    def file(self) -> str:
+        """File name."""
+        return self.url.rpartition("/")[2]
 
 
-@contextmanager
-def fetched(
-    archive: Archive, root: Path, *, name: str, contents: str
-) -> Iterator[tuple[Path, Path]]:
-    """A published archive, and an empty folder below `root` to take its files out into.
+def data_folder(data_dir: Path | None) -> Path:
+    """Return the folder for downloaded data: `data_dir`, else `ONPRO_DATA`, else the user's cache.
 
-    An archive the user has put into `root` is taken instead of the network's. None is handed over
-    before its size and checksum have been compared. The folder, and what has been downloaded, goes
-    away however that ends: what is to stay has to be moved.
+    A folder named by the user must exist, so that a typo does not start a download. The cache
+    folder is created if missing.
+    """
+    if data_dir is not None:
+        return _existing(data_dir, "--data-dir")
+    named = os.environ.get("ONPRO_DATA")
+    if named:
+        return _existing(Path(named), "ONPRO_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onpro"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the folder {cache} cannot be created ({error.strerror}); give another data folder"
+            " with --data-dir DIR or ONPRO_DATA."
+        ) from error
+    return cache
+
+
+def _existing(folder: Path, given_by: str) -> Path:
+    folder = folder.expanduser()
+    if not folder.is_dir():
+        problem = "is a file;" if folder.exists() else "does not exist; create it, or"
+        raise UserError(f"the data folder {folder} {problem} correct {given_by}.")
+    return folder
+
+
+def fetch(archive: Archive, root: Path) -> None:
+    """Put the folder of an archive into `root`.
+
+    An archive that is in `root` already is used, else it is downloaded. It is opened only if its
+    checksum is right. The folder appears once all its files are extracted; nothing else is left
+    behind, however this ends.
 
     Args:
-        archive: what has been published.
+        archive: the archive.
         root: the folder for downloaded data.
-        name: of the data set, for sentences.
-        contents: what may lie in `root` instead of the archive, for sentences.
     """
     path = root / archive.file
-    given = path.is_file()
+    local = path.is_file()
     try:
-        difference = _difference(path, archive) if given else ""
-        if difference:
+        if local and _md5(path) != archive.md5:
             raise UserError(
-                f"the archive {path} is damaged ({difference}); remove it or replace it."
+                f"the archive {path} is damaged (its checksum differs); remove or replace it."
             )
         with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as scratch:
-            if not given:
+            if not local:
                 path = Path(scratch) / archive.file
-                _download(archive, path)
-            yield path, Path(scratch)
-    except BadArchive as error:
+                _download(archive.url, path)
+                if _md5(path) != archive.md5:
+                    raise ConnectionError("the file received is not the published one")
+            LOG.warning("extracting %s", archive.file)
+            _extract(path, Path(scratch))
+            _install(Path(scratch) / archive.folder, root / archive.folder)
+    except (OSError, HTTPException, tarfile.TarError, zipfile.BadZipFile) as error:
+        action = "extracted" if local else "downloaded"
         raise UserError(
-            f"the archive {archive.file} is not {name}'s: {error}; remove or replace it."
-        ) from error
-    except (OSError, HTTPException) as error:
-        done = "extracted" if given else "downloaded"
-        raise UserError(
-            f"{name} is not in {root} and cannot be {done} there ({_why(error)}); put {contents}"
-            f" there, or the archive {archive.file} from {archive.url}, or give another folder with"
-            " --data-dir DIR or ONPRO_DATA."
+            f"{archive.name} is not in {root} and cannot be {action} there ({_reason(error)}); put"
+            f" the folder {archive.folder} there, or the archive {archive.file} from {archive.url},"
+            " or give another folder with --data-dir DIR or ONPRO_DATA."
         ) from error
 
 
-def _why(error: Exception) -> str:
-    """What went wrong, without what Python puts around it."""
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _download(url: str, path: Path) -> None:
+    """Download a file, with a progress bar on standard error."""
+    from rich.console import Console
+    from rich.progress import wrap_file
+
+    LOG.warning("downloading %s", url)
+    request = Request(url, headers={"User-Agent": "onpro"})
+    with urlopen(request, timeout=TIMEOUT) as response, path.open("wb") as file:
+        total = int(response.headers.get("Content-Length", 0))
+        console = Console(stderr=True)
+        with wrap_file(response, total, description=path.name, console=console) as body:
+            shutil.copyfileobj(body, file)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    """Extract the files of a zip or tar archive; write no links and nothing outside the folder."""
+    if archive.suffix == ".zip":
+        with zipfile.ZipFile(archive) as packed:
+            packed.extractall(folder)  # drops "..", writes links as regular files
+        return
+    root = folder.resolve()
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            target = (root / member.name).resolve()
+            if member.isreg() and target.is_relative_to(root):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                content = tar.extractfile(member)
+                assert content is not None  # a regular file has content
+                with content, target.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+
+
+def _install(source: Path, target: Path) -> None:
+    """Move an extracted folder to its place; replace the files of one that is there already."""
+    try:
+        source.rename(target)
+    except OSError:  # it lacks files, or another process was faster
+        if not target.is_dir():
+            raise
+        for path in source.iterdir():
+            if path.is_file():
+                path.replace(target / path.name)
+
+
+def _reason(error: Exception) -> str:
+    """Return the cause of an error without what urllib wraps around it."""
     cause = error.reason if type(error) is URLError else error
     return getattr(cause, "strerror", None) or str(cause)
-
-
-def _difference(path: Path, archive: Archive) -> str:
-    """What tells a file from the published one; nothing where it is the same."""
-    size = path.stat().st_size
-    if size != archive.size:
-        return f"it has {size:,} bytes, not {archive.size:,}"
-    with path.open("rb") as file:
-        checksum = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
-    return "" if checksum.hexdigest() == archive.md5 else "its checksum differs"
-
-
-def _download(archive: Archive, place: Path) -> None:
-    """Write the file; one of another size or checksum is no better than none."""
-    LOG.warning("downloading %s (%d MB)", archive.url, archive.size // 10**6)
-    say = saying(f"downloading {archive.file}", archive.size)
-    checksum, done = hashlib.md5(usedforsecurity=False), 0
-    request = Request(archive.url, headers={"User-Agent": "onpro"})
-    with urlopen(request, timeout=TIMEOUT) as answer, place.open("wb") as file:
-        while part := answer.read(min(AT_A_TIME, archive.size + 1 - done)):
-            file.write(part)
-            checksum.update(part)
-            done += len(part)
-            say(done)
-    if done != archive.size or checksum.hexdigest() != archive.md5:
-        raise ConnectionError("what arrived is not the file that was published")

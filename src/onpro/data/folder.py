@@ -1,4 +1,4 @@
-"""A user's own images: a folder with one subfolder a class."""
+"""Images of the user: a folder with one subfolder per class."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,35 +11,34 @@ from onpro.errors import UserError, counted
 SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
-"""Files with other endings are not taken for images."""
+"""Files with other suffixes are ignored."""
 
 TEST_SHARE = 0.2
-"""Share of each class's images that is the test set where the folder has none of its own."""
+"""Share of the images of each class that becomes the test set if the folder has none."""
 
 Files = dict[str, list[Path]]
-"""Image files by class name; both sorted."""
+"""Sorted image files by sorted class name."""
 
 
-def folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
-    """Images in `path/train/<class>/` and `path/test/<class>/`, or in `path/<class>/`.
+def load_folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
+    """Load images from `path/train/<class>/` and `path/test/<class>/`, or from `path/<class>/`.
 
-    In the second layout the seed draws a fifth of each class (at least one image, never all) as the
-    test set. Classes and files come in the order of their names. Hidden files and files that are no
-    images by their ending are passed over. Every image is turned upright as its EXIF data say,
-    becomes RGB (what is transparent becomes white), and is resized so that its shorter side fits
-    and cropped in the middle to a square.
+    In the second layout, a random fifth of each class (at least one image) is the test set. Classes
+    and files are sorted by name. Hidden files and files without an image suffix are ignored. Images
+    are rotated according to their EXIF orientation, converted to RGB (transparent pixels become
+    white), resized so that the shorter side fits, and centre-cropped to a square.
 
     Args:
         path: the folder.
         image_size: side of the square images in pixels.
-        seed: of the split, where there is one to draw.
+        seed: seed of the random split.
     """
     path = path.expanduser()
     try:
         train_files, test_files = _find(path, seed)
     except OSError as error:
-        place = error.filename or path
-        raise UserError(f"the folder {place} cannot be read: {error.strerror}.") from error
+        unreadable = error.filename or path
+        raise UserError(f"the folder {unreadable} cannot be read: {error.strerror}.") from error
     train = _read(train_files, image_size)
     mean, std = measure(train.images)
     return ImageSet(
@@ -53,16 +52,16 @@ def folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
 
 
 def _find(path: Path, seed: int) -> tuple[Files, Files]:
-    """The files of the training and of the test images."""
+    """Return the files of the training and of the test images."""
     if not path.is_dir():
-        fault = "is a file" if path.exists() else "does not exist"
-        raise UserError(f"the image folder {path} {fault}.")
+        problem = "is a file" if path.exists() else "does not exist"
+        raise UserError(f"the image folder {path} {problem}; correct the path in folder:PATH.")
     if (path / "train").is_dir() and (path / "test").is_dir():
-        return _ready_split(path)
-    return _drawn_split(path, seed)
+        return _existing_split(path)
+    return _random_split(path, seed)
 
 
-def _ready_split(path: Path) -> tuple[Files, Files]:
+def _existing_split(path: Path) -> tuple[Files, Files]:
     train, test = _list(path / "train"), _list(path / "test")
     for name in test:
         if name not in train:
@@ -80,7 +79,7 @@ def _ready_split(path: Path) -> tuple[Files, Files]:
     return train, test
 
 
-def _drawn_split(path: Path, seed: int) -> tuple[Files, Files]:
+def _random_split(path: Path, seed: int) -> tuple[Files, Files]:
     files = _list(path)
     _require_two_classes(files, path)
     generator = torch.Generator().manual_seed(seed)
@@ -102,8 +101,9 @@ def _drawn_split(path: Path, seed: int) -> tuple[Files, Files]:
 def _require_two_classes(files: Files, path: Path) -> None:
     if len(files) < 2:
         raise UserError(
-            f"{path} has {counted(len(files), 'class folder')} but needs at least 2: one subfolder"
-            " of images for each class, either in the folder itself or in train and test in it."
+            f"{path} has {counted(len(files), 'class folder')} but needs at least 2; add one"
+            " subfolder of images per class, either to the folder itself or to train and test in"
+            " it."
         )
 
 
@@ -121,8 +121,8 @@ def _visible(path: Path) -> Iterator[Path]:
 
 
 def _read(files: Files, size: int) -> Split:
-    from onpro.data.decode import decode_all
+    from onpro.data.decode import decode_files
 
     paths = [file for images in files.values() for file in images]
     labels = [label for label, images in enumerate(files.values()) for _ in images]
-    return Split(decode_all(paths, size), torch.tensor(labels, dtype=torch.int64))
+    return Split(decode_files(paths, size), torch.tensor(labels, dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""What every data source gives: images as uint8, labels, class names, pixel statistics."""
+"""The data set type of every source: uint8 images, labels, class names, pixel statistics."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Split:
         return len(self.labels)
 
     def to(self, device: torch.device) -> "Split":
-        """The same images and labels on another device."""
+        """Return the split on another device."""
         return Split(self.images.to(device), self.labels.to(device))
 
 
@@ -42,7 +42,7 @@ class ImageSet:
     train: Split
     test: Split
     classes: tuple[str, ...]
-    """Class names; a label is a position in this tuple."""
+    """Class names; a label is an index into this tuple."""
     mean: Triple
     """Mean of each colour channel of the pixels scaled to 0…1."""
     std: Triple
@@ -50,12 +50,12 @@ class ImageSet:
 
     def __post_init__(self) -> None:
         if self.train.images.shape[1:] != self.test.images.shape[1:]:
-            raise ValueError("training and test images differ in size")
+            raise ValueError("training and test images must have the same size")
         for split in (self.train, self.test):
             if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(
                 self.classes
             ):
-                raise ValueError("a label lies outside the list of classes")
+                raise ValueError("labels must be indices into the list of classes")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -65,7 +65,7 @@ class ImageSet:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells these pixels and labels from others, on whatever device they lie."""
+        """Digest of all pixels and labels, the same on every device."""
         digest = hashlib.sha256()
         for split in (self.train, self.test):
             for values in (split.images, split.labels):
@@ -74,20 +74,20 @@ class ImageSet:
         return digest.hexdigest()
 
     def to(self, device: torch.device) -> "ImageSet":
-        """The same data on another device."""
+        """Return the data set on another device."""
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
     def limit_per_class(self, count: int) -> "ImageSet":
-        """Only the first `count` training and the first `count` test images of each class."""
+        """Keep the first `count` training and the first `count` test images of each class."""
         if count < 1:
             raise UserError(f"the limit per class must be at least 1, not {count}.")
         return replace(self, train=_first(self.train, count), test=_first(self.test, count))
 
     def resized(self, size: int) -> "ImageSet":
-        """The same data as square images of that side, with antialiasing.
+        """Return the data set with images resized to `size`×`size` pixels, with antialiasing.
 
-        The pixel statistics stay those of the original size: they are published constants for some
-        sources, and resizing hardly moves them.
+        Mean and standard deviation stay those of the original size: they are published constants
+        for some sources, and resizing hardly changes them.
         """
         if self.image_shape[1:] == (size, size):
             return self
@@ -98,11 +98,10 @@ class ImageSet:
 
 
 def measure(images: Tensor) -> tuple[Triple, Triple]:
-    """Mean and standard deviation of each colour channel of uint8 images (n, 3, height, width).
+    """Return mean and standard deviation per channel of uint8 images (n, 3, height, width).
 
-    Both are of the pixels scaled to 0…1. They come from counts of the 256 values, so that they are
-    exact for any number of images. A channel without any variation gets a deviation of 1: divided
-    by it, it stays a constant.
+    Pixels are scaled to 0…1. The statistics are computed from a histogram, so that they are exact
+    for any number of images. The standard deviation of a constant channel is 1.
     """
     values = torch.arange(256, dtype=torch.float64) / 255
     mean, std = [], []
@@ -116,9 +115,9 @@ def measure(images: Tensor) -> tuple[Triple, Triple]:
 
 
 def resize(images: Tensor, size: int) -> Tensor:
-    """uint8 images (n, 3, height, width) as squares of that side, with antialiasing.
+    """Resize uint8 images (n, 3, height, width) to `size`×`size` pixels, with antialiasing.
 
-    In chunks, because the floats in between take four times the memory of the images.
+    Works in chunks, because the float32 intermediates take four times the memory of the images.
     """
     chunks = [
         interpolate(chunk.float(), (size, size), mode="bilinear", antialias=True)

@@ -1,7 +1,7 @@
-"""The data sources by name: what each one is, and how to load it.
+"""The registry of data sources.
 
-Only descriptions live here, so that listing them needs no heavy import; the module that does a
-source's work is imported when the source is loaded.
+It holds descriptions only, so that listing them imports nothing heavy; the module of a source is
+imported when the source is loaded.
 """
 
 import os
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from onpro.data.imageset import ImageSet
 
 ENTRY_POINTS = "onpro.datasets"
-"""Entry-point group of a third party's sources: each names a module that calls `register`."""
+"""Entry-point group of third-party sources: each names a module that calls `register`."""
 
 WITHOUT_SOURCE = ("imagenet100", "imagenet1k")
-"""Data sets of the paper that have settings and results, but that nobody can load here."""
+"""Data sets of the paper that have settings and results but cannot be loaded."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked a source for."""
+    """What the user requests from a source."""
 
     argument: str | None
-    """What follows the colon of the name: PATH in `folder:PATH`."""
+    """The text after the colon of the name: PATH in `folder:PATH`."""
     data_dir: Path | None
-    """Where downloaded data lies, if the user said so."""
+    """Folder for downloaded data; None for the default."""
     image_size: int | None
-    """Side of the images in pixels, if the user said so; `load` resizes where a source does not."""
+    """Side of the images in pixels; None for the default. `load` resizes if the source does not."""
     seed: int
-    """For what a source draws: a split, or procedural images."""
+    """Seed of a random split or of procedural images."""
 
 
 Loader = Callable[[Request], "ImageSet"]
@@ -44,30 +44,30 @@ Loader = Callable[[Request], "ImageSet"]
 
 @dataclass(frozen=True)
 class Source:
-    """A data source: what the lists show of it, and how it is loaded."""
+    """A data source: its description and its loader."""
 
     name: str
     description: str
     """One line."""
     loader: Loader = field(repr=False)
     classes: int | None = None
-    """Number of classes; None where only the data tell."""
+    """Number of classes; None if it depends on the data."""
     tasks: int | None = None
-    """Number of tasks a benchmark splits the classes into; None: two classes a task."""
+    """Default number of tasks; None for two classes per task."""
     image_size: int | None = None
-    """Side of the images in pixels where nobody asks for another; None where only the data tell."""
+    """Default side of the images in pixels; None if it depends on the data."""
     download: bool = False
-    """Whether it comes from the network the first time."""
+    """Whether it is downloaded on first use."""
     argument: str | None = None
-    """What has to follow the name after a colon, such as PATH; None where nothing may."""
+    """Placeholder of the text after the colon of the name, such as PATH; None if there is none."""
     for_tests: bool = False
-    """Whether it exists to test code and not to measure methods."""
+    """Whether it is meant for testing code, not for measuring methods."""
     seeded: bool = True
-    """Whether the data may depend on the seed, so that runs of several seeds cannot share them."""
+    """Whether the data depend on the seed, so that runs of different seeds cannot share them."""
 
     @property
     def usage(self) -> str:
-        """How the user writes it.
+        """The name as the user writes it.
 
         >>> find("folder:birds").usage
         'folder:PATH'
@@ -75,7 +75,7 @@ class Source:
         return self.name if self.argument is None else f"{self.name}:{self.argument}"
 
     def tasks_for(self, classes: int) -> int:
-        """Default number of tasks for data with so many classes: its own, else two classes a task.
+        """Return the default number of tasks for data with `classes` classes.
 
         >>> find("cifar100").tasks_for(100), find("folder:birds").tasks_for(7)
         (10, 3)
@@ -98,17 +98,17 @@ def register(
     for_tests: bool = False,
     seeded: bool = True,
 ) -> Callable[[Loader], Loader]:
-    """Decorate a function from a `Request` to an `ImageSet` to make it a source of that name.
+    """Register the decorated function, from a `Request` to an `ImageSet`, as a data source.
 
-    The other arguments are the fields of `Source`. A package that names the function's module in
-    the entry-point group `onpro.datasets` has its source listed and loaded like the built-in ones.
+    The arguments are the fields of `Source`. The sources of a package that names the function's
+    module in the entry-point group `onpro.datasets` are available like the built-in ones.
     """
     if ":" in name or not name:
-        raise ValueError(f"the name of a data source is not empty and has no colon: {name!r}")
+        raise ValueError(f"the name of a data source must be non-empty without a colon: {name!r}")
 
     def add(loader: Loader) -> Loader:
         if name in _sources:
-            raise ValueError(f"there is a data source {name!r} already")
+            raise ValueError(f"the data source {name!r} is already registered")
         _sources[name] = Source(
             name=name,
             description=description,
@@ -127,21 +127,21 @@ def register(
 
 
 def sources() -> tuple[Source, ...]:
-    """All sources, sorted by name, a third party's among them."""
+    """Return all sources, including third-party ones, sorted by name."""
     _register_third_parties()
     return tuple(_sources[name] for name in sorted(_sources))
 
 
 def find(name: str) -> Source:
-    """The source a user's name means; `folder:PATH` means `folder`."""
+    """Return the source of a name, such as `folder` for `folder:PATH`."""
     key = name.partition(":")[0]
     if key not in _sources:
         _register_third_parties()
     source = _sources.get(key)
     if source is None and name in WITHOUT_SOURCE:
         raise UserError(
-            f"onpro cannot load the paper's data set '{name}' yet; images of your own in folders"
-            " are written as folder:PATH."
+            f"onpro cannot load the paper's data set '{name}' yet; load your own copy of its"
+            " images with folder:PATH."
         )
     if source is None or (":" in name and source.argument is None):
         raise unknown("data set", name, (source.usage for source in sources()))
@@ -149,7 +149,7 @@ def find(name: str) -> Source:
 
 
 def located(name: str) -> str:
-    """The name, with a path in it that means the same from every folder.
+    """Return the name with its path made absolute, without following links.
 
     >>> located("digits"), located("folder:/home/me/../you/birds")
     ('digits', 'folder:/home/you/birds')
@@ -157,11 +157,11 @@ def located(name: str) -> str:
     source, _, path = name.partition(":")
     if source != "folder" or not path:
         return name
-    return f"{source}:{os.path.abspath(os.path.expanduser(path))}"  # noqa: PTH100, PTH111 # without following links, without raising
+    return f"{source}:{os.path.abspath(os.path.expanduser(path))}"  # noqa: PTH100, PTH111 # pathlib follows links, or raises
 
 
 LARGEST_SIDE = 1024
-"""Of images for the network: larger ones would only take memory."""
+"""Largest side of images in pixels."""
 
 
 def load(
@@ -171,13 +171,13 @@ def load(
     image_size: int | None = None,
     seed: int = 0,
 ) -> "ImageSet":
-    """Load a source's images.
+    """Load a data set.
 
     Args:
-        name: name of the source, with its argument after a colon where it takes one.
-        data_dir: where downloaded data lie; default: `ONPRO_DATA`, else the user's cache folder.
-        image_size: side of the square images in pixels; default: the source's own.
-        seed: for what the source draws: the split of a folder, procedural images.
+        name: name of the source, followed by a colon and its argument if it takes one.
+        data_dir: folder for downloaded data; default: `ONPRO_DATA`, else the user's cache folder.
+        image_size: side of the square images in pixels; default: that of the source.
+        seed: seed of a random split or of procedural images.
     """
     source = find(name)
     argument = name.partition(":")[2] or None
@@ -185,7 +185,7 @@ def load(
         raise UserError(f"the data set '{source.name}' is written as {source.usage}.")
     if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
         raise UserError(
-            f"the image size must lie between 1 and {LARGEST_SIDE} pixels, not {image_size}."
+            f"the image size must be between 1 and {LARGEST_SIDE} pixels, not {image_size}."
         )
     try:
         data = source.loader(Request(argument, data_dir, image_size, seed))
@@ -199,8 +199,8 @@ def _register_third_parties() -> None:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             entry.load()
-        except Exception as error:  # a broken package must not take the other sources with it
-            warnings.warn(f"data sources of {entry.value} left out: {error!r}", stacklevel=2)
+        except Exception as error:  # a broken package must not break the other sources
+            warnings.warn(f"the data sources of {entry.value} fail: {error!r}", stacklevel=2)
 
 
 @register(
@@ -212,9 +212,9 @@ def _register_third_parties() -> None:
     seeded=False,
 )
 def _digits(request: Request) -> "ImageSet":
-    from onpro.data.digits import digits
+    from onpro.data.digits import load_digits
 
-    return digits()
+    return load_digits()
 
 
 @register(
@@ -227,9 +227,9 @@ def _digits(request: Request) -> "ImageSet":
     seeded=False,
 )
 def _cifar10(request: Request) -> "ImageSet":
-    from onpro.data.cifar import cifar10
+    from onpro.data.cifar import load_cifar10
 
-    return cifar10(request.data_dir)
+    return load_cifar10(request.data_dir)
 
 
 @register(
@@ -242,9 +242,9 @@ def _cifar10(request: Request) -> "ImageSet":
     seeded=False,
 )
 def _cifar100(request: Request) -> "ImageSet":
-    from onpro.data.cifar import cifar100
+    from onpro.data.cifar import load_cifar100
 
-    return cifar100(request.data_dir)
+    return load_cifar100(request.data_dir)
 
 
 @register(
@@ -257,28 +257,28 @@ def _cifar100(request: Request) -> "ImageSet":
     seeded=False,
 )
 def _tinyimagenet(request: Request) -> "ImageSet":
-    from onpro.data.tinyimagenet import tinyimagenet
+    from onpro.data.tinyimagenet import load_tinyimagenet
 
-    return tinyimagenet(request.data_dir)
+    return load_tinyimagenet(request.data_dir)
 
 
 @register(
     "folder",
-    description="your own images, one subfolder a class, with or without train and test above",
+    description="your own images, one subfolder per class, optionally below train and test",
     image_size=32,
     argument="PATH",
 )
 def _folder(request: Request) -> "ImageSet":
-    from onpro.data.folder import folder
+    from onpro.data.folder import load_folder
 
-    assert request.argument is not None  # `load` has seen to it
+    assert request.argument is not None  # checked by `load`
     size = 32 if request.image_size is None else request.image_size
-    return folder(Path(request.argument), image_size=size, seed=request.seed)
+    return load_folder(Path(request.argument), image_size=size, seed=request.seed)
 
 
 @register(
     "tiny",
-    description="coloured stripes made on the spot, to test code and not methods",
+    description="generated coloured stripes, for testing code, not methods",
     classes=6,
     tasks=3,
     image_size=12,

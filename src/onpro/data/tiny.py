@@ -1,4 +1,4 @@
-"""A procedural data set that a small network learns in a few dozen steps, to test code."""
+"""A procedural data set for tests, which a small network learns in a few dozen steps."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from onpro.data.imageset import ImageSet, Split, measure
 
 NOISE = 0.1
-"""Standard deviation of the pixel noise; pixels lie in 0…1."""
+"""Standard deviation of the noise on pixels in 0…1."""
 
 
 def tiny(
@@ -19,16 +19,17 @@ def tiny(
     image_size: int = 12,
     seed: int = 0,
 ) -> ImageSet:
-    """Coloured stripes: a class is a hue, an angle and a width; images differ in phase and noise.
+    """Generate images of coloured stripes.
 
-    Hue and stripes both tell the class, so that it survives being turned grey or mirrored.
+    A class is a hue, an angle and a width; images of a class differ in phase and noise. Both hue
+    and stripes determine the class, so that it survives grayscale and flips.
 
     Args:
         classes: number of classes.
-        train_per_class: training images of each class.
-        test_per_class: test images of each class.
+        train_per_class: number of training images per class.
+        test_per_class: number of test images per class.
         image_size: side of the images in pixels.
-        seed: of the phases and the noise; equal seeds give equal images on every machine.
+        seed: seed of phases and noise; equal seeds give equal images on every machine.
     """
     generator = torch.Generator().manual_seed(seed)
     train = _stripes(classes, train_per_class, image_size, generator)
@@ -53,6 +54,6 @@ def _stripes(classes: int, per_class: int, size: int, generator: torch.Generator
 
 
 def _colours(hue: Tensor) -> Tensor:
-    """Hues (n,) in 0…1 to colours (n, 3) around the colour wheel."""
+    """Convert hues (n,) in 0…1 to RGB colours (n, 3)."""
     shift = torch.tensor([0.0, 1 / 3, 2 / 3])
     return 0.6 + 0.4 * (2 * math.pi * (hue[:, None] - shift)).cos()

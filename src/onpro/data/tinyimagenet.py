@@ -1,6 +1,6 @@
-"""Tiny ImageNet: 200 classes of ImageNet as images of 64×64 pixels, from the files of its authors.
+"""Tiny ImageNet: 200 classes of ImageNet at 64×64 pixels.
 
-Its validation images are the test set, for the authors have published no labels of the test images.
+The validation images are the test set, because the labels of the test images are not published.
 """
 
 import hashlib
@@ -14,20 +14,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from onpro.data.archive import BadArchive, take_out
-from onpro.data.download import Archive, fetched
+from onpro.data.cache import load_cached, save_cached
+from onpro.data.download import Archive, data_folder, fetch
 from onpro.data.imageset import ImageSet, Split, Triple
-from onpro.data.keeping import keep_images, kept_images
-from onpro.data.location import data_folder
-from onpro.data.progress import saying
 from onpro.errors import UserError
 
 LOG = logging.getLogger(__name__)
 
 MEAN: Triple = (0.4802, 0.4480, 0.3975)
-"""As the official code normalises."""
+"""As in the official code."""
 STD: Triple = (0.2770, 0.2691, 0.2821)
-"""As the official code normalises."""
+"""As in the official code."""
 
 SIZE = 64
 CLASSES = 200
@@ -36,36 +33,34 @@ TEST_PER_CLASS = 50
 
 FOLDER = "tiny-imagenet-200"
 ARCHIVE = Archive(
-    file=f"{FOLDER}.zip",
-    size=248_100_043,
-    md5="90528d7ca1a48142e341f4ef8d21d0de",
+    name="tinyimagenet",
     url=f"http://cs231n.stanford.edu/{FOLDER}.zip",
+    md5="90528d7ca1a48142e341f4ef8d21d0de",
+    folder=FOLDER,
 )
-MOST_BYTES = 2**30
-"""Larger than all files we take out of the archive, and small enough to do no harm."""
 
 WNIDS, WORDS, ANNOTATIONS = "wnids.txt", "words.txt", "val/val_annotations.txt"
 
 
-def tinyimagenet(data_dir: Path | None = None) -> ImageSet:
-    """Tiny ImageNet: 100000 training and 10000 test images of 64×64 pixels, 200 classes.
+def load_tinyimagenet(data_dir: Path | None = None) -> ImageSet:
+    """Load Tiny ImageNet: 100000 training and 10000 test images of 64×64 pixels, 200 classes.
 
-    Classes come in the order of their WordNet ids and have the first of their names, or the id
-    where two would have the same. The decoded images are kept in a file beside the folder.
+    Classes are sorted by WordNet id. A class is named by the first of its words, or by its id if
+    that word is not unique. The decoded images are cached in a file next to the folder.
 
     Args:
-        data_dir: the folder with `tiny-imagenet-200` in it, or where it is extracted or downloaded.
+        data_dir: the folder that contains `tiny-imagenet-200`, or in which it is downloaded.
     """
     root = data_folder(data_dir)
     if not (root / FOLDER).is_dir():
-        _fetch(root)
+        fetch(ARCHIVE, root)
     try:
         files = _list(root / FOLDER)
     except _Incomplete as error:
         raise UserError(
             f"the folder {root / FOLDER} is not Tiny ImageNet as published: {error}; remove"
-            f" {FOLDER} to extract or download it again, or give another folder with --data-dir DIR"
-            " or ONPRO_DATA."
+            f" {FOLDER} to download it again, or give another folder with --data-dir DIR or"
+            " ONPRO_DATA."
         ) from error
     except OSError as error:
         raise UserError(f"the folder {root / FOLDER} cannot be read: {error}.") from error
@@ -80,8 +75,8 @@ def tinyimagenet(data_dir: Path | None = None) -> ImageSet:
     )
 
 
-class _Incomplete(Exception):  # noqa: N818 # its message is half a sentence of an error
-    """A folder does not hold what it should."""
+class _Incomplete(Exception):  # noqa: N818 # its message is part of a sentence
+    """Files of the folder are missing or wrong."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ class _Image:
     folder: Path
     name: str
     size: int
-    """Of the file, in bytes."""
+    """Size of the file in bytes."""
     label: int
 
 
@@ -100,14 +95,14 @@ class _Files:
     test: list[_Image]
 
     def fingerprint(self) -> str:
-        """Tells these files from others, by their names, sizes and labels."""
+        """Return a digest of the names, sizes and labels of the images."""
         images = [*self.train, *self.test]
         lines = (f"{image.label} {image.name} {image.size}" for image in images)
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def _list(folder: Path) -> _Files:
-    """All files of the folder that count, each where it should be."""
+    """List the images of the folder; raise `_Incomplete` if files are missing or wrong."""
     wnids = _wnids(folder / WNIDS)
     train = [
         _Image(images, name, size, label)
@@ -119,7 +114,7 @@ def _list(folder: Path) -> _Files:
 
 
 def _wnids(path: Path) -> list[str]:
-    """WordNet ids of the classes, in the order of the classes."""
+    """Read the sorted WordNet ids of the classes."""
     wnids = sorted(set(_text(path).split()))
     if len(wnids) != CLASSES or not all(re.fullmatch(r"n\d{8}", wnid) for wnid in wnids):
         raise _Incomplete(f"{path.name} does not list {CLASSES} WordNet ids")
@@ -137,7 +132,7 @@ def _class_names(path: Path, wnids: list[str]) -> tuple[str, ...]:
 
 
 def _annotated(folder: Path, wnids: list[str]) -> list[_Image]:
-    """The validation images in the order in which they are annotated."""
+    """List the validation images in the order of their annotations."""
     sizes = _sizes(folder / "val" / "images", CLASSES * TEST_PER_CLASS)
     labels = {wnid: label for label, wnid in enumerate(wnids)}
     lines = (line.split("\t") for line in _text(folder / ANNOTATIONS).splitlines())
@@ -150,7 +145,7 @@ def _annotated(folder: Path, wnids: list[str]) -> list[_Image]:
 
 
 def _sizes(folder: Path, count: int) -> dict[str, int]:
-    """Sizes in bytes of the images in a folder, by name, in the order of the names."""
+    """Return the sizes in bytes of the images in a folder, by sorted name."""
     if not folder.is_dir():
         raise _Incomplete(f"there is no folder {folder}")
     with os.scandir(folder) as entries:
@@ -175,50 +170,21 @@ def _labels(images: list[_Image]) -> Tensor:
 
 
 def _images(files: _Files, cache: Path) -> dict[str, Tensor]:
-    """Pixels of both splits, from the cache where it was made from the same files."""
+    """Return the pixels of both splits, from the cache if it matches the files."""
     source = f"{SIZE} px, {files.fingerprint()}"
     shapes = {"train": (len(files.train), 3, SIZE, SIZE), "test": (len(files.test), 3, SIZE, SIZE)}
-    images = kept_images(cache, source, shapes)
+    images = load_cached(cache, source, shapes)
     if images is None:
-        images = _decoded(files)
-        keep_images(cache, images, source)
+        images = _decode(files)
+        save_cached(cache, images, source)
     return images
 
 
-def _decoded(files: _Files) -> dict[str, Tensor]:
-    from onpro.data.decode import decode_all
+def _decode(files: _Files) -> dict[str, Tensor]:
+    from onpro.data.decode import decode_files
 
     paths = [image.folder / image.name for image in [*files.train, *files.test]]
-    what = f"decoding {len(paths)} images of Tiny ImageNet"
-    LOG.warning("%s, which is done once", what)
-    pixels = decode_all(paths, SIZE, saying(what, len(paths)))
+    title = f"decoding {len(paths)} images of Tiny ImageNet"
+    LOG.warning("%s, once", title)
+    pixels = decode_files(paths, SIZE, title=title)
     return {"train": pixels[: len(files.train)], "test": pixels[len(files.train) :]}
-
-
-def _fetch(root: Path) -> None:
-    """Put the folder where it belongs, with all files that count or not at all."""
-    contents = f"the folder {FOLDER} as published"
-    with fetched(ARCHIVE, root, name="tinyimagenet", contents=contents) as (archive, scratch):
-        LOG.warning("extracting %s", ARCHIVE.file)
-        texts = {
-            f"{FOLDER}/{file}": scratch / FOLDER / file for file in (WNIDS, WORDS, ANNOTATIONS)
-        }
-        _take_out(archive, texts)
-        try:
-            wnids = _wnids(scratch / FOLDER / WNIDS)
-        except _Incomplete as error:
-            raise BadArchive(str(error)) from error
-        names = [f"train/{w}/images/{w}_{k}.JPEG" for w in wnids for k in range(TRAIN_PER_CLASS)]
-        names += [f"val/images/val_{k}.JPEG" for k in range(CLASSES * TEST_PER_CLASS)]
-        _take_out(archive, {f"{FOLDER}/{name}": scratch / FOLDER / name for name in names})
-        try:
-            (scratch / FOLDER).rename(root / FOLDER)
-        except OSError:
-            if not (root / FOLDER).is_dir():  # unless another process was faster
-                raise
-
-
-def _take_out(archive: Path, members: dict[str, Path]) -> None:
-    for folder in {path.parent for path in members.values()}:
-        folder.mkdir(parents=True, exist_ok=True)
-    take_out(archive, members, most=MOST_BYTES)

@@ -1,28 +1,30 @@
-"""How large a network is and how much it computes."""
+"""Size and computational cost of a network."""
 
 import copy
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 def parameters(module: nn.Module) -> int:
-    """Number of trainable weights."""
+    """Return the number of trainable parameters."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def macs(module: nn.Module, image_shape: tuple[int, ...]) -> int:
-    """Multiply-accumulates of all convolutions and linear layers for one image."""
-    found: list[int] = []
+    """Return the multiply-accumulates of a forward pass in evaluation mode over one image.
 
-    def count(layer: nn.Module, inputs: object, output: Tensor) -> None:
-        weight = layer.get_parameter("weight")
-        found.append(output.numel() * weight[0].numel())
+    They are those of convolutions and matrix products, so of linear layers and attention too. The
+    pass runs on a copy of the module, on the CPU.
+
+    Args:
+        module: a network that takes float32 images (n, *image_shape).
+        image_shape: shape of one image.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
 
     on_cpu = copy.deepcopy(module).cpu().eval()
-    for layer in on_cpu.modules():
-        if isinstance(layer, (nn.Conv2d, nn.Linear)):
-            layer.register_forward_hook(count)
-    with torch.no_grad():
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
         on_cpu(torch.zeros(1, *image_shape))
-    return sum(found)
+    flops: int = counter.get_total_flops()
+    return flops // 2  # a multiplication and an addition are two FLOPs

@@ -1,8 +1,7 @@
-"""In what order images arrive: a stream yields batches, and its position is a small state."""
+"""Streams, which yield batches of images in the order of arrival."""
 
-from onpro.streams.batch import Batch
 from onpro.streams.class_incremental import ClassIncremental, ClassOrder
 from onpro.streams.progress import Progress
-from onpro.streams.stream import Benchmark, State, Stream
+from onpro.streams.stream import Batch, Benchmark, State, Stream
 
 __all__ = ["Batch", "Benchmark", "ClassIncremental", "ClassOrder", "Progress", "State", "Stream"]

@@ -1,4 +1,4 @@
-"""The benchmark stream: classes arrive in disjoint tasks, every image once."""
+"""The class-incremental stream: classes arrive in disjoint tasks, each image once."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,33 +12,30 @@ from torch import Tensor
 from onpro.data.imageset import ImageSet, Split
 from onpro.errors import UserError
 from onpro.randomness import derive_seed
-from onpro.streams.batch import Batch
-from onpro.streams.stream import State
+from onpro.streams.stream import Batch, State
 
 ClassOrder = Literal["natural", "random"] | Sequence[int]
-"""Classes as the data number them, in an order drawn from the seed, or in the order given."""
+"""Classes in the order of the data set, in a random order, or in the given order."""
 
 
 class ClassIncremental:
-    """A data set as a sequence of tasks with disjoint classes, one epoch long (paper's protocol).
+    """A data set as a sequence of tasks with disjoint classes, for one epoch (paper's protocol).
 
-    Classes are renumbered in the order in which they arrive, so that the ids of a task are the next
-    ones in a row; in natural order they stay as they are. Where the classes do not divide evenly,
-    the first tasks have one class more. Images are shuffled inside their task; the last batch of a
-    task may be smaller.
+    Classes are relabelled in the order of arrival, so that the labels of a task are consecutive; in
+    natural order they do not change. If the classes do not divide evenly, the first tasks have one
+    class more. Images are shuffled within their task; the last batch of a task may be smaller.
 
-    The images lie on the device, and a batch is an index into them: streams over data that are
-    there already share them. The order comes from the seed alone and is the same on every device;
-    the order of classes and the order of images are drawn apart, so that one does not change with
-    the other.
+    The images are moved to the device, where streams over the same data share them, and a batch is
+    selected by index. The order depends on the seed alone and is the same on every device. The
+    orders of classes and of images are drawn independently.
 
     Args:
-        data: the images.
-        tasks: number of tasks, 1 … number of classes.
-        batch_size: images that arrive together; paper: 10.
-        seed: of the order of images, and of classes where that is random.
-        class_order: "natural" (paper), "random", or the classes' numbers in the order of arrival.
-        device: where the images lie and batches come from.
+        data: the data set.
+        tasks: number of tasks, from 1 to the number of classes.
+        batch_size: images per batch; paper: 10.
+        seed: seed of the order of images, and of a random order of classes.
+        class_order: "natural" (paper), "random", or the class indices in order of arrival.
+        device: device of the images and batches.
     """
 
     def __init__(
@@ -62,8 +59,8 @@ class ClassIncremental:
         self.num_classes = count
         self.num_tasks = tasks
         self.classes = tuple(data.classes[original] for original in order)
-        """Names in order of arrival; a label of the stream is a position here."""
-        self.task_classes = _shares(count, tasks)
+        """Class names in order of arrival; a label of the stream is an index into this tuple."""
+        self.task_classes = _split_classes(count, tasks)
         """Labels of each task."""
         self.mean, self.std = data.mean, data.std
         self.image_shape = data.image_shape
@@ -77,13 +74,13 @@ class ClassIncremental:
         for task, indices in enumerate(per_task):
             if not len(indices):
                 raise UserError(
-                    f"task {task + 1} of {tasks} would have no training image; take fewer tasks."
+                    f"task {task + 1} of {tasks} has no training images; use fewer tasks."
                 )
         generator = _generator("images", seed)
         schedule = torch.cat(
             [ids[torch.randperm(len(ids), generator=generator)] for ids in per_task]
         )
-        self._batches = _bounds([len(indices) for indices in per_task], batch_size)
+        self._batches = _batch_bounds([len(indices) for indices in per_task], batch_size)
         self.steps_per_task = tuple(-(-len(indices) // batch_size) for indices in per_task)
         self._host_labels: list[int] = train_labels[schedule].tolist()
         self._digest = hashlib.sha256(schedule.numpy().tobytes()).hexdigest()
@@ -94,11 +91,11 @@ class ClassIncremental:
         self._train = Split(data.train.images, train_labels).to(device)
         self._schedule = schedule.to(device)
         self._test = Split(data.test.images, test_labels).to(device)
-        self._tested = [ids.to(device) for ids in _by_task(task_of[test_labels], tasks)]
+        self._test_indices = [ids.to(device) for ids in _by_task(task_of[test_labels], tasks)]
 
     @property
     def position(self) -> int:
-        """How many batches have been handed out."""
+        """Number of batches yielded so far."""
         return self._position
 
     def __len__(self) -> int:
@@ -108,30 +105,30 @@ class ClassIncremental:
         while self._position < len(self):
             task, start, stop = self._batches[self._position]
             self._position += 1
-            chosen = self._schedule[start:stop]
+            indices = self._schedule[start:stop]
             yield Batch(
-                images=self._train.images.index_select(0, chosen),
-                labels=self._train.labels.index_select(0, chosen),
+                images=self._train.images.index_select(0, indices),
+                labels=self._train.labels.index_select(0, indices),
                 task=task,
                 classes=tuple(sorted(set(self._host_labels[start:stop]))),
             )
 
     def test(self, task: int) -> Split:
-        """The test images of a task's classes, on the device, labelled as the stream labels."""
+        """Return the test images of a task, on the device, with the labels of the stream."""
         if not 0 <= task < self.num_tasks:
-            raise IndexError(f"there are tasks 0 to {self.num_tasks - 1}, not {task}")
-        chosen = self._tested[task]
-        return Split(self._test.images[chosen], self._test.labels[chosen])
+            raise IndexError(f"the stream has tasks 0 to {self.num_tasks - 1}, not {task}")
+        indices = self._test_indices[task]
+        return Split(self._test.images[indices], self._test.labels[indices])
 
     def state_dict(self) -> State:
-        """The position, and what tells this schedule from others."""
+        """Return the position and what identifies the stream."""
         return {"position": self._position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a saved position; ValueError if the state is of another schedule."""
-        other = [key for key, value in self._identity().items() if state.get(key) != value]
-        if other:
-            raise ValueError(f"the state is of another stream: {', '.join(other)} differ")
+        """Restore a saved position; raise ValueError if the state is of another stream."""
+        differing = [key for key, value in self._identity().items() if state.get(key) != value]
+        if differing:
+            raise ValueError(f"the state is of another stream: {', '.join(differing)} differ")
         position = state.get("position")
         if not isinstance(position, int) or not 0 <= position <= len(self):
             raise ValueError(f"the stream has positions 0 to {len(self)}, not {position}")
@@ -149,42 +146,42 @@ class ClassIncremental:
         }
 
 
-def _class_order(wish: ClassOrder, count: int, seed: int) -> tuple[int, ...]:
-    """The data's class numbers in the order of arrival."""
-    if isinstance(wish, str):
-        if wish == "natural":
+def _class_order(order: ClassOrder, count: int, seed: int) -> tuple[int, ...]:
+    """Return the class indices of the data set in order of arrival."""
+    if isinstance(order, str):
+        if order == "natural":
             return tuple(range(count))
-        if wish == "random":
+        if order == "random":
             return tuple(torch.randperm(count, generator=_generator("classes", seed)).tolist())
-        order: tuple[int, ...] = ()
+        indices: tuple[int, ...] = ()
     else:
         try:
-            order = tuple(int(index(number)) for number in wish)  # of NumPy and torch too
+            indices = tuple(int(index(number)) for number in order)  # of NumPy and torch too
         except TypeError:
-            order = ()
-    if sorted(order) != list(range(count)):
+            indices = ()
+    if sorted(indices) != list(range(count)):
         raise UserError(
             "the class order must be 'natural', 'random' or every number from 0 to"
             f" {count - 1} once."
         )
-    return order
+    return indices
 
 
-def _shares(classes: int, tasks: int) -> tuple[tuple[int, ...], ...]:
-    """Consecutive class ids for each task; the first (classes mod tasks) tasks get one more."""
-    size, rest = divmod(classes, tasks)
-    starts = [task * size + min(task, rest) for task in range(tasks + 1)]
+def _split_classes(classes: int, tasks: int) -> tuple[tuple[int, ...], ...]:
+    """Return consecutive labels for each task; the first `classes % tasks` tasks get one more."""
+    size, remainder = divmod(classes, tasks)
+    starts = [task * size + min(task, remainder) for task in range(tasks + 1)]
     return tuple(tuple(range(a, b)) for a, b in pairwise(starts))
 
 
 def _by_task(task_of_image: Tensor, tasks: int) -> tuple[Tensor, ...]:
-    """Indices of each task's images, in the order of the data."""
+    """Return the indices of each task's images, in the order of the data set."""
     counts = torch.bincount(task_of_image, minlength=tasks).tolist()
     return torch.split(task_of_image.argsort(stable=True), counts)
 
 
-def _bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, int, int]]:
-    """Task, start and stop of each batch in the schedule; no batch reaches over a task's end."""
+def _batch_bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, int, int]]:
+    """Return task, start and stop of each batch in the schedule; no batch spans two tasks."""
     bounds = []
     first = 0
     for task, images in enumerate(images_per_task):
@@ -197,5 +194,5 @@ def _bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, 
 
 
 def _generator(purpose: str, seed: int) -> torch.Generator:
-    """A generator of the host for one purpose; another purpose's draws never move it."""
+    """Return a CPU generator for one purpose, independent of those for other purposes."""
     return torch.Generator().manual_seed(derive_seed(seed, f"stream/{purpose}"))

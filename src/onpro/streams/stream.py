@@ -1,41 +1,67 @@
-"""What every stream offers."""
+"""Batches, and the protocols of streams."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+from torch import Tensor
+
 from onpro.data.imageset import Split
-from onpro.streams.batch import Batch
 
 State = dict[str, Any]
-"""A few plain values that JSON can hold."""
+"""A state of plain values that JSON can represent."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batch:
+    """Images that arrive together, on the device, with their labels."""
+
+    images: Tensor
+    """uint8 (n, 3, height, width)."""
+    labels: Tensor
+    """int64 (n,)."""
+    task: int | None
+    """Index of the task, from 0; None if task boundaries are not announced."""
+    classes: tuple[int, ...]
+    """The distinct labels, sorted, on the host: reading them needs no host–device sync."""
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or self.images.shape[1] != 3:
+            raise ValueError("images of a batch must have the shape (n, 3, height, width)")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            raise ValueError("labels of a batch must be int64, one for each image")
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
 
 class Stream(Protocol):
-    """Batches in a fixed order that are seen once, with a position to go on from."""
+    """Batches in a fixed order, each seen once, that can be resumed at any position."""
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes of the whole stream; None where nobody announces it."""
+        """Number of classes of the whole stream; None if unknown."""
 
     @property
     def position(self) -> int:
-        """How many batches have been handed out."""
+        """Number of batches yielded so far."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches from the position on; the position moves with every batch handed out."""
+        """Yield the remaining batches; each one advances the position."""
 
     def __len__(self) -> int:
-        """Number of batches from first to last, those handed out among them."""
+        """Number of batches of the whole stream."""
 
     def state_dict(self) -> State:
-        """The position, and what tells this stream from others."""
+        """Return the position and what identifies the stream."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go to a saved position; ValueError if the state is of another stream."""
+        """Restore a saved position; raise ValueError if the state is of another stream."""
 
 
 class Benchmark(Stream, Protocol):
-    """A stream with tasks that end, and test images to examine a method after each."""
+    """A stream of tasks with a test set for each task."""
 
     @property
     def num_classes(self) -> int:
@@ -47,7 +73,7 @@ class Benchmark(Stream, Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes; a label is a position here."""
+        """Class names; a label is an index into this tuple."""
 
     @property
     def task_classes(self) -> tuple[tuple[int, ...], ...]:
@@ -58,4 +84,4 @@ class Benchmark(Stream, Protocol):
         """Number of batches of each task."""
 
     def test(self, task: int) -> Split:
-        """The test images of a task, on the stream's device."""
+        """Return the test images of a task, on the device of the stream."""
