@@ -121,7 +121,7 @@ def test_the_parts_of_a_step_sum_to_the_whole() -> None:
         profile(activities=[ProfilerActivity.CPU]) as profiler,
         record_function("step"),
     ):
-        stepper(er.method).step(batch)
+        er._stepper.step(batch)
     events = profiler.events() or ()
     (whole,) = [event.cpu_time_total for event in events if event.name == "step"]
     parts = attributed(events, on_gpu=False)
@@ -286,7 +286,7 @@ def test_the_training_loop_adds_little_to_the_steps_themselves(tmp_path: Path) -
 
     def by_hand() -> None:
         for batch in batches:
-            stepper(bare.method).step(batch)
+            bare.stepper.step(batch)
 
     ratios = []
     with closing(EventLog(tmp_path / "events.jsonl")) as log:

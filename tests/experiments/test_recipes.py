@@ -135,10 +135,6 @@ def test_an_unknown_recipe_is_told_the_nearest_one() -> None:
         settings_for("onpro", "digits", "witout-ope")
 
 
-def test_a_method_without_recipes_has_none() -> None:
-    assert recipes("somebody's own") == {}
-
-
 def test_values_of_the_data_set_reach_the_method(tmp_path: Path) -> None:
     settings = settings_for("onpro", "digits")
     config = RunConfig(method="onpro", settings=settings, limit_per_class=2, device="cpu")

@@ -138,7 +138,7 @@ def test_a_field_neither_shrinks_nor_gains_a_dimension(name: str, width: int) ->
 @pytest.mark.parametrize("stored", [0, 3, 5])
 def test_a_state_restores_the_memory(stored: int) -> None:
     memory = with_logits(capacity=5, stored=stored)
-    memory.seen += 40
+    memory.count(40)
     restored = with_logits(capacity=5, stored=4)
     restored.load_state_dict(memory.state_dict())
     assert_same(restored, memory)

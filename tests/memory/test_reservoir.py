@@ -209,7 +209,7 @@ def test_slots_are_drawn_alike(update: Update) -> None:
     memory = Memory(10, SHAPE, device="cpu")
     memory.advance(10)
     for _ in range(3000):
-        memory.seen = 10
+        memory.arrived.fill_(10)
         hits[feed(update, memory, 1, generator)] += 1
     stored = hits[:10]
     expected = float(stored.mean())

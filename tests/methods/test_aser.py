@@ -258,7 +258,7 @@ def test_new_classes_enter_the_memory() -> None:
 
 
 def test_rotated_copies_are_classes_of_their_own() -> None:
-    method = learner("aser", memory=20, rotations=4)
+    method = learner("aser-rot", memory=20, rotations=4)
     forwards = watch(method)
     for batch in batches(4):
         stepper(method).step(batch)

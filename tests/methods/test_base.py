@@ -10,9 +10,10 @@ from torch import Tensor
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
+from onpro.memory.memory import room_for
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, Progress, room_for, total
-from onpro.streams import Batch, ClassIncremental
+from onpro.methods.base import About, Method, total
+from onpro.streams import Batch, ClassIncremental, Progress
 from tests.methods.learners import in_float64, stepper
 
 DATA = tiny(classes=6, train_per_class=10, test_per_class=2, image_size=8)
@@ -36,9 +37,9 @@ class Recorder(Method[Settings]):
         self.notes.append(f"learn {self.progress.task}.{self.progress.steps_in_task}")
         self.counts = self.counts + 1
         loss = torch.nn.functional.cross_entropy(
-            self.classify(self.normalise(batch.images)), batch.labels
+            self.network.logits(self.normalise(batch.images)), batch.labels
         )
-        self.descend(loss)
+        self.minimise({"ce": loss})
         return {"ce": loss, "twice": 2 * loss}
 
     def start_task(self) -> None:
@@ -86,7 +87,7 @@ def test_without_announcements_a_new_class_begins_a_task() -> None:
         stepper(method).step(batch)
     assert method.notes.count("start") == 3
     assert method.progress.task == 2
-    assert method.progress.classes_before_task == 4
+    assert method.progress.seen_before_task == {0, 1, 2, 3}
     assert method.progress.seen == set(range(6))
 
 
@@ -120,7 +121,7 @@ def test_progress_counts_steps_images_and_classes() -> None:
         stepper(method).step(batch)
     progress = method.progress
     assert (progress.steps, progress.steps_in_task, progress.images) == (3, 1, 30)
-    assert (progress.task, progress.announced, progress.classes_before_task) == (1, 1, 2)
+    assert (progress.task, progress.announced, progress.seen_before_task) == (1, 1, {0, 1})
     resumed = Progress()
     resumed.load_state_dict(progress.state_dict())
     assert resumed == progress
@@ -210,7 +211,7 @@ def test_settings_are_checked_before_anything_is_built() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_is_the_networks_alone(precision: str) -> None:
     method = recorder(precision=precision)
-    assert method.encode(method.normalise(DATA.test.images)).dtype == torch.float32
+    assert method.network.features(method.normalise(DATA.test.images)).dtype == torch.float32
     assert bool(stepper(method).step(batches()[0])["ce"].isfinite())
 
 

@@ -1,6 +1,7 @@
 """The check of a method lets a sound one pass and stops each kind of mistake."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods import Context, Settings
-from onpro.methods.base import About, Method, total
+from onpro.methods.base import About, Method, Terms
 from onpro.streams import Batch
 from onpro.training.check import a_class_can_be_dropped, check_method
 
@@ -36,16 +38,16 @@ class Replay(Method[ReplaySettings]):
         self.optimizer = torch.optim.SGD(self.network.parameters(), settings.learning_rate)
         self.memory = self.make_memory()
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         if len(self.memory):
-            terms["replay"] = self.loss(*self.draw(32))
-        self.descend(total(terms))
+            terms["replay"] = self.loss(*self.sample_replay(32))
+        self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(self.classify(self.augment(images)), labels)
+        return cross_entropy(self.network.logits(self.augment(images)), labels)
 
 
 class Forgetful(Replay):
@@ -56,6 +58,18 @@ class Forgetful(Replay):
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         self.steps += 1
         return super().loss(images, labels) / self.steps
+
+
+class Secretive(Replay):
+    """Keeps a number in an object that cannot save itself."""
+
+    def __init__(self, settings: ReplaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.notes = SimpleNamespace(steps=0)
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        self.notes.steps += 1
+        return super().loss(images, labels) / self.notes.steps
 
 
 class Gambling(Replay):
@@ -92,7 +106,7 @@ class Restless(Replay):
 class Idle(Replay):
     """Never takes a step."""
 
-    def descend(self, loss: Tensor) -> None:
+    def minimise(self, terms: Terms) -> None:
         pass
 
 
@@ -107,7 +121,7 @@ class Seedless(Replay):
 class Diverging(Replay):
     """Has a loss that is not finite."""
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         return super().learn(batch) | {"broken": torch.tensor(torch.nan)}
 
 
@@ -121,7 +135,7 @@ class Shouting(Replay):
 class Silent(Replay):
     """Tells no terms."""
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         super().learn(batch)
         return None  # type: ignore[return-value] # the mistake
 
@@ -129,7 +143,7 @@ class Silent(Replay):
 class Verbose(Replay):
     """Tells a term for each image."""
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         return super().learn(batch) | {"each": torch.zeros(len(batch))}
 
 
@@ -153,7 +167,8 @@ BROKEN: list[tuple[type[Replay], str]] = [
     (Verbose, "the term 'each' must be a tensor of one number"),
     (Bodiless, "the constructor must make self.network"),
     (Clinging, "images of a forgotten class are kept"),
-    (Forgetful, "something that changes is not part of its state"),
+    (Forgetful, "self.steps of Forgetful changes while it learns, but is not saved"),
+    (Secretive, "something that changes is not part of its state"),
     (Gambling, "two runs of one seed differ"),
     (Peeking, "global random state was read"),
     (Asleep, "leaves the network out of train mode"),
@@ -174,11 +189,11 @@ class Memoryless(Replay):
 
     def __init__(self, settings: ReplaySettings, context: Context) -> None:
         super().__init__(settings, context)
-        del self.memory
+        self.memory = Memory(0, context.image_shape, device=context.device)
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         loss = self.loss(self.normalise(batch.images), batch.labels)
-        self.descend(loss)
+        self.minimise({"new": loss})
         return {"new": loss}
 
 
@@ -191,13 +206,13 @@ class ByClass(Replay):
         super().__init__(settings, context)
         self.memory = PerClassMemory(context.memory, context.image_shape, device=context.device)
 
-    def learn(self, batch: Batch) -> dict[str, Tensor]:
+    def learn(self, batch: Batch) -> Terms:
         terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
         slots, _ = self.memory.draw(32, self.random["memory"])
         if len(slots):
             replay = self.memory.take(slots)
             terms["replay"] = self.loss(self.normalise(replay.images), replay.labels)
-        self.descend(total(terms))
+        self.minimise(terms)
         return terms
 
     def after_step(self, batch: Batch) -> None:
@@ -211,7 +226,7 @@ def test_a_class_can_be_dropped_whatever_is_kept_of_it(cls: type[Any]) -> None:
 
 def test_a_method_that_is_not_registered_is_told_so() -> None:
     class Unregistered(Method[Settings]):
-        def learn(self, batch: Batch) -> dict[str, Tensor]:
+        def learn(self, batch: Batch) -> Terms:
             return {}
 
     with pytest.raises(AssertionError, match="Unregistered is not registered"):
@@ -230,7 +245,7 @@ def test_a_broken_method_is_told_what_is_wrong(cls: type[Any], complaint: str) -
 
 def test_a_method_that_raises_is_not_swallowed() -> None:
     class Raising(Replay):
-        def learn(self, batch: Batch) -> dict[str, Tensor]:
+        def learn(self, batch: Batch) -> Terms:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

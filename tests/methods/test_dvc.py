@@ -207,7 +207,7 @@ def test_classes_that_nobody_announced_and_one_given_up() -> None:
 
 
 def test_rotated_copies_are_classes_of_their_own() -> None:
-    method = learner("dvc", rotations=4, candidates=6, replay_batch=5)
+    method = learner("dvc-rot", rotations=4, candidates=6, replay_batch=5)
     for batch in batches(2):
         stepper(method).step(batch)
     assert method.network.classifier.out_features == method.joint.classes == 16

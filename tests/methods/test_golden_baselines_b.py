@@ -9,11 +9,11 @@ from torch.nn.functional import cross_entropy
 
 from onpro import losses
 from onpro.augment import Normalise
+from onpro.losses import spread
 from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods import Context
 from onpro.methods.cope import CoPE, CoPESettings
 from onpro.methods.dvc import gradient_change
-from onpro.methods.pass_ import spread
 from onpro.nn.joint_head import JointHead
 from tests.golden.values import Golden, near
 

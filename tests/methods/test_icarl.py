@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
-from onpro.methods.icarl import ICaRL, binary_targets, repeated
+from onpro.losses import binary_targets
+from onpro.methods.icarl import ICaRL, repeated
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
 

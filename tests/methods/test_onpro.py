@@ -14,9 +14,12 @@ from onpro import losses
 from onpro.augment import Normalise, rotations
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
-from onpro.methods import Context, feedback, recipes, settings_for
+from onpro.methods import Context, Labelled, Terms, recipes, settings_for
+from onpro.methods.base import total
 from onpro.methods.onpro import OnPro, OnProSettings
+from onpro.methods.parts import apf
 from onpro.methods.parts.apf import Mixture
+from onpro.methods.parts.contrast import slice_start
 from onpro.nn.optimizers import Adam
 from onpro.streams import Batch, ClassIncremental
 from tests.methods.learners import in_float64, stepper
@@ -62,9 +65,9 @@ class Watched(OnPro):
         self.forwards.clear()
         return sizes
 
-    def descend(self, loss: Tensor) -> None:
-        self.descended.append(loss.item())
-        super().descend(loss)
+    def minimise(self, terms: Terms) -> None:
+        self.descended.append(total(terms).item())
+        super().minimise(terms)
 
 
 def learner(num_classes: int | None = CLASSES, memory: int = 100, **changes: Any) -> Watched:
@@ -208,9 +211,7 @@ def same_images(a: Tensor, b: Tensor) -> bool:
     ],
 )
 def test_replay_size(seen: int, changes: dict[str, Any], size: int) -> None:
-    method = learner(**changes)
-    method.progress.seen = set(range(seen))
-    assert method.replay_size() == size
+    assert OnProSettings(**SMALL | changes).replay_size(seen) == size
 
 
 @pytest.mark.parametrize(
@@ -231,16 +232,16 @@ def test_parts_of_the_replay_batch(
 
     def randomly(images: Tensor, labels: Tensor, **_: Any) -> Mixture:
         parts["base"] = len(labels)
-        return feedback.unmixed(images, labels)
+        return apf.unmixed(images, labels)
 
-    def confused(memory: Any, prepare: Any, prototypes: Any, count: int, **_: Any) -> Mixture:
+    def confused(memory: Any, normalise: Any, prototypes: Any, count: int, **_: Any) -> Mixture:
         parts["feedback"] = count
-        return feedback.unmixed(torch.ones(count, 3, 8, 8), torch.zeros(count, dtype=torch.long))
+        return apf.unmixed(torch.ones(count, 3, 8, 8), torch.zeros(count, dtype=torch.long))
 
-    monkeypatch.setattr(feedback, "mix_randomly", randomly)
-    monkeypatch.setattr(feedback, "mix_confused", confused)
+    monkeypatch.setattr(apf, "mix_randomly", randomly)
+    monkeypatch.setattr(apf, "mix_confused", confused)
     images = torch.arange(size).float()[:, None, None, None].expand(-1, 3, 8, 8)
-    mixture = method.mixed(images, torch.arange(size))
+    mixture = method.feedback(Labelled(images, torch.arange(size)))
     assert parts.get("base") == base
     assert parts.get("feedback", 0) == size - base
     assert len(mixture.first) == size
@@ -255,9 +256,9 @@ def test_the_first_step_of_a_task_mixes_nothing(task: int) -> None:
     mixtures: list[Mixture] = []
     original = method.classified
 
-    def noting(replay: Mixture, new: Tensor, labels: Tensor) -> Mixture:
-        mixtures.append(replay)
-        return original(replay, new, labels)
+    def noting(new: Labelled, mixed: Mixture) -> Mixture:
+        mixtures.append(mixed)
+        return original(new, mixed)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(method, "classified", noting)
@@ -281,10 +282,10 @@ def test_share_of_feedback_follows_the_prototypes() -> None:
     """With nothing but feedback, and prototypes of two classes, only these two are replayed."""
     method = through_first_task(feedback=1.0, mixup_probability=0.0)
     method.progress.steps_in_task = 1
-    images, labels = method.draw(20)
+    old = method.sample_replay(20)
     method.prototypes = torch.zeros_like(method.prototypes)
     method.prototypes[:2] = torch.rand(2, 32, generator=torch.Generator().manual_seed(0))
-    mixture = method.mixed(images, labels)
+    mixture = method.feedback(old)
     assert (mixture.first == 0).all()
     assert (mixture.second == 1).all()
     assert len(mixture.first) == 20
@@ -296,9 +297,9 @@ def test_a_replay_batch_that_plain_rounding_leaves_empty_stays_as_it_is() -> Non
     )
     method.progress.steps_in_task = 1
     method.prototypes = torch.eye(CLASSES, method.prototypes.shape[1])
-    images, labels = method.draw(16)
-    mixture = method.mixed(images, labels)
-    assert torch.equal(mixture.images, images)
+    old = method.sample_replay(16)
+    mixture = method.feedback(old)
+    assert torch.equal(mixture.images, old.images)
     assert not mixture.weight.any()
 
 
@@ -312,7 +313,7 @@ def test_prototypes_of_replay_are_the_mean_of_both_views() -> None:
     width = method.network.encoder.out_features
     for labels in (torch.tensor([0, 3, 3, 9, 0, 3]), torch.tensor([3, 1, 1, 1])):
         both = torch.randn(2, len(labels), width, generator=generator, dtype=torch.float64)
-        method.replay_prototypes(both.flatten(0, 1), labels)
+        method.ope_seen(both.flatten(0, 1), labels)
         z = normalize(method.network.project(both), dim=2)
         for k in range(CLASSES):  # what another batch held of a class counts no more
             of_class = z[:, labels == k]
@@ -326,17 +327,17 @@ def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.Mo
     stepper(method).step(SECOND[0])
     mixtures: list[Mixture] = []
     contrasted: list[Tensor] = []
-    mixed, loss = method.mixed, losses.replay_instance_loss
+    feedback, loss = method.feedback, losses.replay_instance_loss
 
-    def note_mixture(images: Tensor, labels: Tensor) -> Mixture:
-        mixtures.append(mixed(images, labels))
+    def note_mixture(old: Labelled) -> Mixture:
+        mixtures.append(feedback(old))
         return mixtures[-1]
 
     def note_labels(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
         contrasted.append(labels)
         return loss(similarity, labels, temperature)
 
-    monkeypatch.setattr(method, "mixed", note_mixture)
+    monkeypatch.setattr(method, "feedback", note_mixture)
     monkeypatch.setattr(losses, "replay_instance_loss", note_labels)
     stepper(method).step(SECOND[1])
     ((_, first, second, weight),), (labels,) = mixtures, contrasted
@@ -351,14 +352,14 @@ def test_replay_prototypes_without_new_classes() -> None:
     for batch in SECOND[:2]:
         terms = stepper(method).step(batch)
         assert terms["ope_seen"] > 0
-    assert method.progress.classes_before_task == 2
-    images, labels = method.draw(64)
+    assert method.progress.seen_before_task == {0, 1}
+    images, labels = method.sample_replay(64)
     assert set(labels.tolist()) == {0, 1, 2, 3}
-    features = method.encode(method.two_views(images))
-    loss = method.replay_prototypes(features, labels)["ope_seen"]
+    features = method.network.features(method.two_views(images))
+    loss = method.ope_seen(features, labels)["ope_seen"]
     assert method.prototypes[:4].any(dim=1).all()  # feedback still knows all classes
 
-    z = normalize(method.network.project(method.encode(torch.cat([images, images]))))
+    z = normalize(method.network.project(method.network.features(torch.cat([images, images]))))
     first, second = z.chunk(2)
     old = labels < 2
     expected, _, _ = losses.prototype_contrast(first[old], second[old], labels[old], CLASSES, 0.5)
@@ -395,23 +396,25 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
     """Every term again, where −x is the augmentation of x and similarities have no slice."""
     method = learner(feature_slice=False, rotations=4, mixup_probability=1.0)
     in_float64(method)
-    method.vary = lambda images: -images  # type: ignore[method-assign] # of this object alone
+    method.augment = lambda images: -images  # type: ignore[method-assign] # of this object alone
     stream = [*FIRST, *SECOND[:2]] if later else FIRST[:3]
     for batch in stream[:-1]:
         stepper(method).step(batch)
-    network, draw, mixed = deepcopy(method.network), method.draw, method.mixed
-    seen: list[tuple[Tensor, Tensor]] = []
+    network = deepcopy(method.network)
+    sample_replay, feedback = method.sample_replay, method.feedback
+    seen: list[Labelled] = []
     replayed: list[Mixture] = []
 
-    def note_seen(count: int) -> tuple[Tensor, Tensor]:
-        seen.append(draw(count))
+    def note_seen(count: int) -> Labelled:
+        seen.append(sample_replay(count))
         return seen[-1]
 
-    def note_replay(images: Tensor, labels: Tensor) -> Mixture:
-        replayed.append(mixed(images, labels))
+    def note_replay(old: Labelled) -> Mixture:
+        replayed.append(feedback(old))
         return replayed[-1]
 
-    method.draw, method.mixed = note_seen, note_replay  # type: ignore[method-assign] # likewise
+    method.sample_replay = note_seen  # type: ignore[method-assign] # likewise
+    method.feedback = note_replay  # type: ignore[method-assign] # likewise
     terms = stepper(method).step(stream[-1])
 
     def embed(*views: Tensor) -> Tensor:
@@ -515,8 +518,8 @@ def test_cross_entropy_of_later_tasks(seen: str, monkeypatch: pytest.MonkeyPatch
     first, second = torch.tensor([0, 1, 2, 0, 1]), torch.tensor([1, 1, 3, 2, 0])
     weight = torch.tensor([0.0, 0.3, 0.5, 1.0, 0.1])
     replay = Mixture(torch.rand(5, 3, 8, 8, generator=generator), first, second, weight)
-    classified = method.classified(replay, new, labels)
-    loss = method.mixed_cross_entropy(classified.images, classified, len(labels))
+    classified = method.classified(Labelled(new, labels), replay)
+    loss = method.ce(classified.images, classified, len(labels))
 
     log_p = logits.log_softmax(dim=1).tolist()
     of_new = [-log_p[n][y] for n, y in enumerate(labels.tolist())]
@@ -565,25 +568,31 @@ def test_similarity_scale_of_first_and_later_tasks(task: int, scale: float) -> N
     method = learner(feature_slice=False, similarity_scale_first=0.9, similarity_scale=0.3)
     method.progress.task = task
     z = normalize(method.network.project(features(6)))
-    torch.testing.assert_close(method.similarity(features(6)), scale * z @ z.T)
+    contrasted: list[Tensor] = []
+
+    def note(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+        contrasted.append(similarity)
+        return similarity.sum()
+
+    method.ins(note, features(6), torch.zeros(3, dtype=torch.int64))
+    torch.testing.assert_close(contrasted, [scale * z @ z.T])
 
 
 def test_similarity_with_a_slice_of_the_features() -> None:
-    method = learner(similarity_scale_first=1.0)
-    method.progress.task = 0
+    method = learner()
     h = features(6)
     z, n = normalize(method.network.project(h)), normalize(h)
     candidates = [z @ n[:, d : d + 32].T + z @ z.T for d in range(160 - 32)]
-    ours = method.similarity(h)
+    ours = method.contrast.similarity(h, 1.0)
     assert any(torch.allclose(ours, candidate, atol=1e-6) for candidate in candidates)
-    assert not torch.allclose(ours, method.similarity(h))  # another slice
+    assert not torch.allclose(ours, method.contrast.similarity(h, 1.0))  # another slice
 
 
 def test_a_slice_starts_anywhere_but_never_reaches_the_last_feature() -> None:
-    method = learner()
-    starts = {int(method.slice_start(160 - 32)) for _ in range(3000)}
+    generator = torch.Generator().manual_seed(0)
+    starts = {int(slice_start(160 - 32, generator)) for _ in range(3000)}
     assert starts == set(range(128))
-    assert int(method.slice_start(0)) == 0
+    assert int(slice_start(0, generator)) == 0
 
 
 def test_a_projection_as_wide_as_the_features_works() -> None:
@@ -597,8 +606,8 @@ def test_without_projector_features_themselves_are_compared() -> None:
     assert method.network.projector is None
     assert method.prototypes.shape == (CLASSES, 160)
     n = normalize(features(6))
-    torch.testing.assert_close(method.embed(features(6)), n)
-    torch.testing.assert_close(method.similarity(features(6)), 0.5 * n @ n.T)
+    torch.testing.assert_close(method.network.embed(features(6)), n)
+    torch.testing.assert_close(method.contrast.similarity(features(6), 0.5), 0.5 * n @ n.T)
     for batch in (*FIRST[:2], *SECOND[:3]):
         assert set(terms := stepper(method).step(batch)) >= {"ins_new", "ce"}
         assert all(term.isfinite() for term in terms.values())
@@ -613,8 +622,9 @@ def test_instance_losses_official_and_supcon() -> None:
             instance_loss=name, rotations=4, feature_slice=False, instance_temperature=0.2
         )
         method.progress.task = 0
-        similarity = method.similarity(h)
-        new, replay = method.instance_new(h, labels), method.instance_replay(h, labels)
+        similarity = method.contrast.similarity(h, 1.0)
+        new = method.ins(losses.new_instance_loss, h, labels)
+        replay = method.ins(losses.replay_instance_loss, h, labels)
         if name == "official":
             expected_new = losses.new_instance_loss(similarity, rotated, 0.2)
             expected_replay = losses.replay_instance_loss(similarity, rotated, 0.2)
@@ -633,7 +643,7 @@ def test_prototype_temperature() -> None:
         method = learner(rotations=1, prototype_temperature=temperature)
         z = normalize(method.network.project(h))
         expected, _, _ = losses.prototype_contrast(z[:3], z[3:], labels, CLASSES, temperature)
-        torch.testing.assert_close(method.new_prototypes(h, labels)["ope_new"], expected)
+        torch.testing.assert_close(method.ope_new(h, labels)["ope_new"], expected)
 
 
 # Settings as a whole

@@ -10,9 +10,9 @@ from onpro.classifier import OWN
 from onpro.cli.run import RunOptions
 from onpro.errors import UserError
 from onpro.experiments import RunConfig
-from onpro.experiments.recipes import RECIPES, Recipe
-from onpro.methods import method, methods, register, registry, settings_for
+from onpro.methods import data_values, method, methods, recipes, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
+from onpro.recipes import Recipe
 
 ABOUT: dict[str, Any] = {
     "title": "Mine",
@@ -72,20 +72,28 @@ def test_a_registered_method_is_known_with_its_settings() -> None:
     assert ER.about.name == "er", "the parent's description stays its own"
 
 
-class WithRecipe(EntryPoint):
-    """Brings a recipe along."""
-
-    def load(self) -> None:
-        super().load()
-        RECIPES["theirs"]["calm"] = Recipe("slower", {"learning_rate": 0.01})
+CALM = Recipe("slower", {"learning_rate": 0.01})
 
 
-def test_recipes_that_a_package_brings_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RECIPES, "theirs", {})
-    announce(monkeypatch, WithRecipe())
-    settings = settings_for("theirs", "digits", "calm")
-    assert isinstance(settings, ERSettings)
-    assert settings.learning_rate == 0.01
+def test_a_method_brings_recipes_and_values_for_data_sets() -> None:
+    register(
+        "mine", ERSettings, **ABOUT, data={"digits": {"replay_batch": 7}}, recipes={"calm": CALM}
+    )(Mine)
+    settings: Any = settings_for("mine", "digits", "calm")
+    assert (settings.replay_batch, settings.learning_rate) == (7, 0.01)
+    assert settings.encoder == "slim", "a partial entry keeps the other values of the data set"
+    assert data_values("mine", "folder:somewhere") == {"encoder": "slim"}
+    assert recipes("mine") == {"calm": CALM}
+    with pytest.raises(UserError, match="recipe of mine"):
+        settings_for("mine", "digits", "tuned")
+
+
+@pytest.mark.parametrize("given", ["data", "recipes"])
+def test_a_value_for_no_setting_is_refused(given: str) -> None:
+    values = {"learning_rat": 0.1}
+    brought: dict[str, Any] = {given: {"x": values if given == "data" else Recipe("", values)}}
+    with pytest.raises(ValueError, match="ERSettings has no setting 'learning_rat' to set"):
+        register("mine", ERSettings, **ABOUT, **brought)
 
 
 def test_registering_the_same_class_again_is_fine() -> None:
@@ -131,7 +139,7 @@ def test_settings_that_could_not_be_options_are_refused(
 
 def test_the_options_of_every_run_are_reserved() -> None:
     options = {field.name for kind in (RunOptions, RunConfig) for field in fields(kind)}
-    assert options | {*OWN} == registry.RESERVED
+    assert options | {*OWN, "base"} == registry.RESERVED
 
 
 def test_two_methods_cannot_have_one_name() -> None:

@@ -18,6 +18,7 @@ from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
 from onpro.training.device import repeatable
 from onpro.training.engine import Engine, GraphEngine, explained, recorded_in, recorder
+from onpro.training.stepper import Stepper
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -119,17 +120,18 @@ def test_a_recording_is_played_after_all_that_was_prepared_for_it(
 @pytest.mark.gpu
 @on_gpu
 def test_a_recording_that_is_under_way_is_not_given_up() -> None:
-    er = untrained("er", "graph", torch.device("cuda")).method
-    learn = GraphEngine(er, er.learn)
+    er = untrained("er", "graph", torch.device("cuda")).stepper
+    learn = er._learn
+    assert isinstance(learn, GraphEngine)
     batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 10))
     for batch in batches[:8]:  # it records once the memory is full
-        stepper(er).step(batch, learn)
+        er.step(batch)
     idle: list[bool] = []
     weakref.finalize(learn._recording, lambda: idle.append(torch.cuda.current_stream().query()))
     torch.cuda._sleep(10**8)
-    stepper(er).step(batches[8], learn)
+    er.step(batches[8])
     learn._phase = None  # another one begins
-    stepper(er).step(batches[9], learn)
+    er.step(batches[9])
     assert idle == [True]
 
 
@@ -141,9 +143,13 @@ def test_steps_of_another_kind_may_come_between(name: str) -> None:
     alone, mixed = untrained(name, "eager", device), untrained(name, "graph", device)
     with repeatable(device):
         for batch in alone.stream:
-            stepper(alone.method).step(batch)
+            alone.stepper.step(batch)
         for position, batch in enumerate(mixed.stream):
-            stepper(mixed.method).step(batch, mixed._learn if position % 7 else None)
+            if position % 7 == 0:
+                mixed.stepper.use("eager")
+            elif position % 7 == 1:
+                mixed.stepper.use("graph")
+            mixed.stepper.step(batch)
     assert same_state(mixed.method, alone.method)
 
 
@@ -171,7 +177,7 @@ def test_most_steps_are_played_from_a_recording(monkeypatch: pytest.MonkeyPatch)
     device = torch.device("cuda")
     learned = counting(monkeypatch)
     trainer = trained("er", "graph", device)
-    assert isinstance(trainer._learn, GraphEngine)
+    assert isinstance(trainer.stepper._learn, GraphEngine)
     assert len(learned) < len(trainer.stream) / 2
 
 
@@ -214,8 +220,9 @@ def test_one_pass_for_all_forwards_of_a_step_changes_nothing_but_rounding(name: 
             data.image_shape, Normalise(data.mean, data.std), 6, memory=20, fused=fused
         )
         learner = method(name)(settings_for(name, "tiny"), context)
+        stepper = Stepper(learner)
         for batch in list(ClassIncremental(data, 3))[:6]:
-            stepper(learner).step(batch)
+            stepper.step(batch)
         learners.append(learner)
     one, other = learners
     assert one.progress.images == other.progress.images

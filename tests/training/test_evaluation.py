@@ -11,6 +11,7 @@ from onpro.methods import Context
 from onpro.methods.er import ER, ERSettings
 from onpro.streams import ClassIncremental
 from onpro.training import accuracies, confusion_matrix, evaluation
+from onpro.training.stepper import Stepper
 
 DATA = tiny(classes=4, train_per_class=5, test_per_class=9, image_size=8)
 
@@ -19,8 +20,9 @@ DATA = tiny(classes=4, train_per_class=5, test_per_class=9, image_size=8)
 def method() -> ER:
     context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std), num_classes=4)
     learner = ER(ERSettings(encoder="slim"), context)
+    stepper = Stepper(learner)
     for batch in ClassIncremental(DATA, 2):
-        stepper(learner).step(batch)
+        stepper.step(batch)
     return learner
 
 

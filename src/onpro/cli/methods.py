@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onpro.cli.outlines import outlines
+from onpro.cli.outlines import outlines, wrapper_outlines
 from onpro.cli.parsing import parse
 from onpro.cli.printing import print_table
 
@@ -36,5 +36,13 @@ def main(arguments: Sequence[str]) -> int:
     print_table(
         ["name", "method", "year", "keeps", "predicts by", "images per step"],
         [[str(about[field]) for field in fields] for about in abouts],
+    )
+    print("\nWrappers, added to the name of a method, as in er-rot:")
+    print_table(
+        ["name", "adds", "images per step"],
+        [
+            [f"-{name}", outline.about["title"], outline.about["images_per_step"]]
+            for name, outline in wrapper_outlines().items()
+        ],
     )
     return 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from onpro.cli.outlines import outline, outlines
+from onpro.cli.outlines import outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
@@ -106,8 +106,11 @@ def main(arguments: Sequence[str]) -> int:
         arguments = [*arguments[1:], "--help"]  # of the method that follows
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
+    rest = list(arguments[1:] if named else arguments)
+    if name in wrapper_outlines():
+        name, rest = _with_base(name, rest)
     try:
-        options, settings = _parse(name, arguments[1:] if named else arguments)
+        options, settings = _parse(name, rest)
     except UserError as error:
         stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
         if not named and stray and stray[1] in outlines():
@@ -178,8 +181,8 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     known = outline(name)
     paragraphs = [
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
-        f"METHOD is one of {', '.join(outlines())}, or one of them with -kd or -rot added, such as "
-        f"er-rot; without one it is {DEFAULT}.",
+        f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}. "
+        f"Adding {' or '.join(f'-{wrapper}' for wrapper in wrapper_outlines())} wraps it, as in er-rot.",
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
     ]
     say = {
@@ -195,6 +198,25 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     command = _command(type(values))
     parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
     return parsed.run, parsed.method
+
+
+def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
+    """The name of a wrapped method, and the arguments without `--base`.
+
+    >>> _with_base("rot", ["--base", "er", "--memory", "10"])
+    ('er-rot', ['--memory', '10'])
+    """
+    for at, argument in enumerate(arguments):
+        word, _, base = argument.partition("=")
+        if word == "--base":
+            after = at + 1 if base else at + 2
+            base = base or "".join(arguments[at + 1 : after])
+            if base:
+                return f"{base}-{wrapper}", arguments[:at] + arguments[after:]
+    raise UserError(
+        f"{wrapper} wraps a method: name it, as in onpro run {wrapper} --base er, which is the same "
+        f"as onpro run er-{wrapper}."
+    )
 
 
 def _check_data(data: str) -> None:

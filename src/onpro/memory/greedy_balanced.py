@@ -87,7 +87,7 @@ class GreedyBalancedMemory(Memory):
         The bin is for items that are not stored, or make room for a later one of the batch.
         """
         rows = torch.arange(self.capacity + 1, device=self.device)
-        numbers = self.seen + torch.arange(len(labels), device=self.device)
+        numbers = self.arrived + torch.arange(len(labels), device=self.device)
         filled, first_stored = self._filled, self.first_stored
         arrived = self._fields["arrived"].clone()
         stored = rows < filled

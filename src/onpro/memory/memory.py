@@ -49,7 +49,7 @@ class Memory:
     """
 
     fill: int
-    seen: Tensor
+    arrived: Tensor
     """(1,): number of items that have arrived."""
 
     def __init__(
@@ -68,8 +68,8 @@ class Memory:
         self.image_shape = tuple(image_shape)
         self.device = torch.device(device)
         self.fill = 0
-        self.seen = torch.zeros(1, dtype=torch.int64, device=device)
-        self._arrived = 0  # counted no further than it takes to overflow
+        self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
+        self._arrived = 0  # the same on the host, counted no further than it takes to overflow
         self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self._fields = {
@@ -142,7 +142,12 @@ class Memory:
     def count(self, arrived: int) -> None:
         """Count items that arrived, wherever they went."""
         self._arrived = min(self._arrived + arrived, self.capacity + 1)
-        self.seen += arrived
+        self.arrived += arrived
+
+    @property
+    def seen(self) -> int:
+        """Number of items that have arrived; waits for the device."""
+        return int(self.arrived)
 
     @property
     def overflowed(self) -> bool:
@@ -186,7 +191,7 @@ class Memory:
         """Copies of the filled part, and the counters."""
         return {
             "capacity": self.capacity,
-            "seen": int(self.seen),
+            "seen": self.seen,
             "images": self.images.clone(),
             "labels": self.labels.clone(),
             "fields": {name: stored.clone() for name, stored in self.fields.items()},
@@ -216,7 +221,7 @@ class Memory:
                     f"that of the memory {tuple(stored.shape[1:])}"
                 )
         self.fill = len(labels)
-        self.seen.fill_(state["seen"])
+        self.arrived.fill_(state["seen"])
         self._arrived = min(state["seen"], self.capacity + 1)
         self.images.copy_(images)
         self.labels.copy_(labels)

@@ -44,7 +44,7 @@ class PerClassMemory:
         self.device = torch.device(device)
         self.classes: list[int] = []
         """The class of each row."""
-        self.seen = torch.zeros(1, dtype=torch.int64, device=device)
+        self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
         """(1,): number of images that have arrived."""
         self._arrived = 0  # the same on the host, counted no further than the memory is large
         self._images = torch.zeros((capacity + 1, *image_shape), dtype=dtype, device=device)
@@ -77,6 +77,11 @@ class PerClassMemory:
         return min(self._arrived, self.quota * len(self.classes))
 
     @property
+    def seen(self) -> int:
+        """Number of images that have arrived; waits for the device."""
+        return int(self.arrived)
+
+    @property
     def stored(self) -> Tensor:
         """(classes,): number of stored images of each class, in order of appearance."""
         return self._stored
@@ -103,7 +108,7 @@ class PerClassMemory:
             turn = self._turns(generator, unless_at_most=quota)
             self._lay_out(range(len(self.classes)), turn, appearing)
         self._arrived = min(self._arrived + len(labels), self.capacity)
-        self.seen += len(labels)
+        self.arrived += len(labels)
         if not self.quota:
             return
         row = (labels[:, None] == self._numbers).to(torch.uint8).argmax(dim=1)
@@ -159,7 +164,7 @@ class PerClassMemory:
         return {
             "capacity": self.capacity,
             "classes": list(self.classes),
-            "arrived": int(self.seen),
+            "arrived": self.seen,
             "images": self._images[:used].clone(),
             "labels": self._labels[:used].clone(),
             "stored": self._stored.clone(),
@@ -173,7 +178,7 @@ class PerClassMemory:
                 f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
             )
         self._name(state["classes"])
-        self.seen.fill_(state["arrived"])
+        self.arrived.fill_(state["arrived"])
         self._arrived = min(state["arrived"], self.capacity)
         used = len(state["labels"])
         self._images[:used].copy_(state["images"])

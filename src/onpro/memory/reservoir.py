@@ -49,7 +49,7 @@ def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Ten
     n is the number of items seen once the free slots are filled, the same for all items.
     """
     stored = min(arriving, memory.free)
-    return _below(memory.seen + stored, arriving - stored, generator)
+    return _below(memory.arrived + stored, arriving - stored, generator)
 
 
 def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
@@ -59,7 +59,7 @@ def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -
     """
     stored = min(arriving, memory.free)
     before = torch.arange(stored, arriving, device=memory.device)
-    return _below(memory.seen + before + 1, arriving - stored, generator)
+    return _below(memory.arrived + before + 1, arriving - stored, generator)
 
 
 def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from onpro import augment
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
-from onpro.methods.settings import Settings
+from onpro.methods.settings import Settings, require
 from onpro.nn import AUTOCAST, Precision
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
@@ -114,6 +114,8 @@ class Method(ABC, Generic[S]):
         self.settings = settings
         self.context = context
         self.progress = Progress()
+        self.memory = Memory(0, context.image_shape, device=context.device)
+        """Keeps nothing unless the constructor makes another."""
         self.random = Generators(context.seed, context.device)
         self.augmentation = augment.build(
             settings.augmentation, context.normalise, fused=context.fused
@@ -149,6 +151,7 @@ class Method(ABC, Generic[S]):
     def make_memory(self, **fields: FieldSpec) -> Memory:
         """An empty memory of the size the run allows; `fields` are stored with each image."""
         size, shape, device = self.context.memory, self.context.image_shape, self.context.device
+        require(size >= 1, f"the memory must hold at least 1 image, not {size}.")
         with room_for(size, device):
             return Memory(size, shape, device=device, extra=fields)
 

@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 
 from onpro import losses
 from onpro.augment import check_rotation, interleaved_labels, interleaved_rotations
-from onpro.memory import Memory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.base import EVAL_BATCH, Context, Method, Terms
 from onpro.methods.registry import register
@@ -83,7 +82,6 @@ class PASS(Method[PASSSettings]):
         # Only classes that have appeared have outputs, even where their number is announced.
         self.network = self.make_network(classes=0, outputs_per_class=ROTATIONS)
         self.optimizer = self.new_optimizer()
-        self.memory = Memory(0, context.image_shape, device=context.device)
         self.previous = Teacher(self.network)
         self.task_images = TaskImages(context.image_shape, context.device)
         width: int = self.network.encoder.out_features

@@ -245,7 +245,10 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
     if shared:
         setting = sorted(shared)[0].replace("_", " ")
         raise UserError(f"{wrapper_name} cannot wrap {base_name}, which has its own {setting}.")
-    both = {"__doc__": f"Settings of {name}.", "__module__": __name__}
+    both = {
+        "__doc__": f"Settings of {name}.",
+        "__reduce__": lambda self: (_settings, (name, vars(self))),  # for another process
+    }
     settings = type(f"{name}-settings", (base.cls.settings_type, wrapper.settings_type), both)
     about = replace(
         base.cls.about,
@@ -255,6 +258,10 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
     )
     given = {"about": about, "settings_type": dataclass(frozen=True)(settings)}
     return Entry(type(name, (wrapper, base.cls), given), base.data, base.recipes)
+
+
+def _settings(name: str, values: Values) -> Settings:
+    return method(name).settings_type(**values)
 
 
 def _names(settings: type[Settings]) -> set[str]:

@@ -43,7 +43,7 @@ def check_method(cls: type[AnyMethod], settings: Settings | None = None) -> None
 def a_step_returns_its_terms(cls: type[AnyMethod], settings: Settings) -> None:
     """The constructor makes what every method has, and `learn` returns numbers by name."""
     learner = _new(cls, settings)
-    for part in ("network", "optimizer", "memory"):
+    for part in ("network", "optimizer"):
         assert hasattr(learner, part), f"the constructor must make self.{part}"
     stepper = Stepper(learner)
     for batch in _batches()[:2]:
@@ -70,6 +70,14 @@ def equal_seeds_give_equal_runs(cls: type[AnyMethod], settings: Settings) -> Non
     )
     assert _equal(first, second), "two runs of one seed differ"
     assert not _equal(first, other), "the seed changes nothing"
+
+
+def its_state_is_complete(cls: type[AnyMethod], settings: Settings) -> None:
+    """Whatever changes while it learns is a tensor, or in a part that can save itself."""
+    try:
+        _trained(cls, settings, _batches()).state_dict()
+    except TypeError as error:
+        raise AssertionError(str(error)) from error
 
 
 def resuming_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
@@ -202,6 +210,7 @@ def a_class_can_be_dropped(cls: type[AnyMethod], settings: Settings) -> None:
 
 PROPERTIES: Sequence[Property] = (
     a_step_returns_its_terms,
+    its_state_is_complete,
     equal_seeds_give_equal_runs,
     resuming_changes_nothing,
     it_learns,

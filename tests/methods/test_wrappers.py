@@ -1,0 +1,164 @@
+"""Wrapped methods: distillation, and rotated copies as classes of their own."""
+
+import pickle
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from onpro.augment import rotations
+from onpro.errors import UserError
+from onpro.methods import method, settings_for, wrappers
+from onpro.training.check import (
+    Property,
+    a_class_can_be_dropped,
+    labels_may_come_in_any_order,
+    predicting_changes_nothing,
+    resuming_changes_nothing,
+    unannounced_classes_and_boundaries_work,
+)
+from tests.methods.learners import DATA, batches, learner, refused, stepper, watch
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        *[(f"{base}-rot", {"rotations": 4}) for base in ("er", "aser", "scr", "dvc", "gss")],
+        *[(f"{base}-kd", {}) for base in ("er", "aser", "scr", "dvc", "gss")],
+        ("er-kd-rot", {"rotations": 4}),
+        ("er-rot-kd", {"rotations": 4}),
+    ],
+)
+@pytest.mark.parametrize(
+    "holds",
+    [
+        resuming_changes_nothing,
+        labels_may_come_in_any_order,
+        predicting_changes_nothing,
+        unannounced_classes_and_boundaries_work,
+        a_class_can_be_dropped,
+    ],
+)
+def test_wrapped_methods_have_the_properties_of_a_method(
+    name: str, changes: dict[str, Any], holds: Property
+) -> None:
+    cls = method(name)
+    holds(cls, cls.settings_type(**{"encoder": "slim", **changes}))
+
+
+@pytest.mark.parametrize("wrapper", wrappers())
+def test_a_wrapper_refuses_a_method_whose_loss_is_not_apart(wrapper: str) -> None:
+    with pytest.raises(UserError, match=f"{wrapper} cannot wrap gdumb.*take .*er"):
+        method(f"gdumb-{wrapper}")
+
+
+def test_a_wrapper_refuses_a_method_that_has_its_setting() -> None:
+    with pytest.raises(UserError, match="rot cannot wrap er-rot, which has its own rotations"):
+        method("er-rot-rot")
+
+
+@pytest.mark.parametrize("name", ["er-rut", "rot", "-rot", "errr-rot"])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="no method"):
+        method(name)
+
+
+def test_a_wrapped_method_takes_the_values_of_its_base() -> None:
+    settings: Any = settings_for("dvc-rot", "cifar100", "original")
+    assert settings.agreement_weight == 4.0
+    assert settings.augmentation == "dvc"
+    assert settings.rotations == 16
+
+
+def test_settings_of_a_wrapped_method_can_be_sent_to_another_process() -> None:
+    settings = settings_for("er-rot", "digits")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
+def test_each_rotation_of_a_class_is_a_class() -> None:
+    learned = learner("er-rot", rotations=16, augmentation="none")
+    assert learned.network.classifier.out_features == 64
+    assert learned.network.classes == 4
+    batch = batches(1)[0]
+    network = deepcopy(learned.network)
+    losses = []
+    for q, block in enumerate(rotations(learned.normalise(batch.images), 16).split(10)):
+        for image, label in zip(block, batch.labels.tolist(), strict=True):
+            losses.append((image, 16 * label + q))
+    images = torch.stack([image for image, _ in losses])
+    logits = network.logits(images)
+    expected = cross_entropy(logits, torch.tensor([output for _, output in losses]))
+    terms = stepper(learned).step(batch)
+    torch.testing.assert_close(terms["new"], expected.detach())
+
+
+def test_new_and_replayed_images_are_rotated_and_then_augmented() -> None:
+    learned = learner("er-rot", rotations=4)
+    forwards = watch(learned)
+    for batch in batches(2):
+        stepper(learned).step(batch)
+    assert [len(f.images) for f in forwards] == [40, 40, 40]
+    first = learned.normalise(batches(1)[0].images)
+    assert not torch.equal(forwards[0].images, rotations(first, 4))
+
+
+def test_images_that_are_not_rotated_are_predicted() -> None:
+    learned = learner("er-rot", rotations=4)
+    stepper(learned).step(batches(1)[0])
+    network = deepcopy(learned.network).eval()
+    images = learned.normalise(DATA.test.images)
+    logits = network.logits(images).detach()
+    scores = learned.scores(DATA.test.images)
+    torch.testing.assert_close(scores, logits[:, [0, 4, 8, 12]])
+
+
+def test_outputs_keep_their_meaning_when_classes_appear() -> None:
+    learned = learner("er-rot", rotations=4, num_classes=None)
+    for batch in batches(10):
+        stepper(learned).step(replace(batch, task=None))
+    before = learned.network.classifier.weight.detach().clone()
+    assert before.shape[0] == 8
+    learned.grow(4)
+    assert learned.network.classifier.out_features == 16
+    assert torch.equal(learned.network.classifier.weight[:8].detach(), before)
+
+
+def test_a_class_is_given_up_in_all_its_rotations() -> None:
+    learned = learner("er-rot", rotations=4)
+    for batch in batches(3):
+        stepper(learned).step(batch)
+    before = learned.network.classifier.weight.detach().clone()
+    learned.forget(1)
+    changed = (learned.network.classifier.weight.detach() != before).any(dim=1)
+    assert changed.nonzero().flatten().tolist() == [4, 5, 6, 7]
+
+
+def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> None:
+    learned = learner("er-kd", float64=True, augmentation="none", replay_batch=200)
+    stream = batches(11)
+    for batch in stream[:10]:
+        assert "distillation" not in stepper(learned).step(batch)
+    stepper(learned).finish_task()
+    teacher = deepcopy(learned.network).eval()
+    student = deepcopy(learned.network)
+    parts = [learned.normalise(stream[10].images), learned.normalise(learned.memory.images)]
+    distance = torch.stack(
+        [(student.features(p) - teacher.features(p)).square().sum() for p in parts]
+    )
+    before = deepcopy(learned.teacher.network.state_dict())
+    images = learned.progress.images
+    terms = stepper(learned).step(stream[10])
+    expected = 10 * distance.sum().sqrt().detach()  # one norm over both batches, no mean
+    torch.testing.assert_close(terms["distillation"], expected)
+    torch.testing.assert_close(learned.teacher.network.state_dict(), before, rtol=0, atol=0)
+    assert learned.progress.images == images + 2 * 110
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("er-kd", {"distillation": -1.0}), ("er-rot", {"rotations": 3})]
+)
+def test_a_bad_value_is_refused(name: str, changes: dict[str, Any]) -> None:
+    refused(name, *changes, **changes)
