@@ -17,7 +17,7 @@ from onpro.cli import COMMANDS
 from onpro.cli.outlines import FOLDER, read
 from onpro.cli.parsing import CHECKPOINT_EVERY
 from onpro.figures import FIGURES
-from onpro.methods import Settings, methods
+from onpro.methods import Settings, methods, recipes, wrappers
 from onpro.training import checkpoint
 from tests.cli.conftest import Command
 
@@ -144,19 +144,29 @@ for arguments in {asked!r}:
 
 
 def test_what_is_read_in_the_methods_files_is_what_they_register() -> None:
-    outlines = read(FOLDER)
+    outlines = read(FOLDER, "register")
     assert list(outlines) == [name for name in methods() if name in outlines]
     own = {name: cls for name, cls in methods().items() if cls.__module__.startswith("onpro.")}
     assert outlines.keys() == own.keys()
     for name, cls in own.items():
         read_in, registered = outlines[name].settings, cls.settings_type
         assert outlines[name].about == asdict(cls.about)
+        assert outlines[name].recipes == tuple(recipes(name))
         assert get_type_hints(read_in) == get_type_hints(registered)
         assert [(f.name, f.default) for f in fields(read_in)] == [
             (f.name, f.default) for f in fields(registered)
         ]
         assert {f.name: f.metadata["help"] for f in fields(read_in)} == docstrings(registered)
         assert read_in.__doc__ == registered.__doc__
+
+
+def test_wrappers_are_read_as_they_are_registered() -> None:
+    outlines = read(FOLDER, "register_wrapper")
+    assert list(outlines) == list(wrappers())
+    for name, cls in wrappers().items():
+        assert outlines[name].about.items() <= asdict(cls.about).items()
+        own = [(f.name, f.default) for f in fields(cls.settings_type)]
+        assert [(f.name, f.default) for f in fields(outlines[name].settings)] == own
 
 
 def test_checkpoints_are_as_frequent_as_the_options_say() -> None:

@@ -1,12 +1,11 @@
 """Fixtures of tests of runs."""
 
-from typing import Any
-
 import pytest
-from torch import Tensor
 
-from onpro.methods import Method, Settings
+from onpro.methods import Terms
+from onpro.streams import Batch
 from onpro.training import trainer
+from onpro.training.stepper import Stepper
 
 
 class StepClock:
@@ -24,12 +23,12 @@ class StepClock:
 def step_clock(monkeypatch: pytest.MonkeyPatch) -> StepClock:
     """Trainers look at a clock that no other process disturbs."""
     clock = StepClock()
-    learn = Method.observe
+    step = Stepper.step
 
-    def observe(method: Method[Settings], *arguments: Any) -> dict[str, Tensor]:
+    def timed(stepper: Stepper, batch: Batch) -> Terms:
         clock.now += 1
-        return learn(method, *arguments)
+        return step(stepper, batch)
 
-    monkeypatch.setattr(Method, "observe", observe)
+    monkeypatch.setattr(Stepper, "step", timed)
     monkeypatch.setattr(trainer, "time", clock)
     return clock

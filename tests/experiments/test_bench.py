@@ -64,7 +64,7 @@ def test_a_task_is_entered_with_a_full_memory_of_all_classes_so_far() -> None:
         assert er.method.progress.seen == set(range(2 * task + 2))
         assert er.method.memory.free == 0
         assert set(er.method.memory.labels.tolist()) <= er.method.progress.seen
-    assert er.method.progress.classes_before_task == 4
+    assert er.method.progress.seen_before_task == {0, 1, 2, 3}
 
 
 def test_large_memories_are_not_filled_step_by_step() -> None:
@@ -134,7 +134,7 @@ def test_taking_a_step_apart_leaves_the_method_as_it_was() -> None:
     gss = learner("gss")
     gss.enter(0)
     before = set(vars(gss.method)), set(vars(gss.method.memory))
-    breakdown(gss.method, [next(gss._in_turn)], 1)
+    breakdown(gss._stepper, [next(gss._in_turn)], 1)
     assert (set(vars(gss.method)), set(vars(gss.method.memory))) == before
 
 

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.memory import Memory
+from onpro.memory.reservoir import reservoir_batch
 
 SHAPE = (3, 2, 2)
 
@@ -46,10 +47,32 @@ def test_a_new_memory_is_empty() -> None:
     assert len(memory.take(torch.arange(0)).labels) == 0
 
 
-@pytest.mark.parametrize("capacity", [0, -3])
-def test_a_memory_without_room_is_refused(capacity: int) -> None:
-    with pytest.raises(UserError, match="at least 1 image"):
-        Memory(capacity, SHAPE, device="cpu")
+def test_a_memory_of_less_than_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match="cannot hold -3 images"):
+        Memory(-3, SHAPE, device="cpu")
+
+
+def test_a_memory_without_room_keeps_nothing() -> None:
+    memory = Memory(0, SHAPE, device="cpu")
+    images, labels = torch.ones((5, *SHAPE), dtype=torch.uint8), torch.arange(5)
+    slots = reservoir_batch(memory, images, labels, torch.Generator())
+    assert (slots == memory.bin).all()
+    assert (len(memory), memory.seen) == (0, 5)
+    assert memory.images.shape == (0, *SHAPE)
+    memory.remove(0)
+    restored = Memory(0, SHAPE, device="cpu")
+    restored.load_state_dict(memory.state_dict())
+    assert restored.seen == 5
+
+
+def test_a_memory_overflows_once_more_has_arrived_than_fits() -> None:
+    memory = Memory(6, SHAPE, device="cpu")
+    for arrived, overflowed in ((6, False), (1, True), (50, True)):
+        memory.advance(arrived)
+        assert memory.overflowed is overflowed
+    restored = Memory(6, SHAPE, device="cpu")
+    restored.load_state_dict(memory.state_dict())
+    assert (restored.overflowed, restored.seen) == (True, 57)
 
 
 def test_items_are_taken_as_they_were_written() -> None:

@@ -31,8 +31,12 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "candidates below replay": ("mir", {"candidates": 63}, "at least as many candidates"),
     "no neighbours": ("aser", {"neighbours": 0}, "neighbours"),
     "less than a sample": ("aser", {"samples_per_class": 0.99}, "at least 1, not 0.99"),
-    "empty gradient batch": ("gss", {"gradient_batch": 0}, "at least 1 image"),
-    "endless epochs": ("gdumb", {"epochs": 1_000_000}, "1 to 10000 epochs, not 1000000"),
+    "empty gradient batch": ("gss", {"gradient_batch": 0}, "gradient batch must be at least 1"),
+    "endless epochs": (
+        "gdumb",
+        {"epochs": 1_000_000},
+        "between 1 and 10000, not 1000000",
+    ),
     "schedule": ("gdumb", {"schedule": "linear"}, "'constant' or 'cosine'"),
     "cosine upwards": (
         "gdumb",
@@ -43,7 +47,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "nothing to learn": (
         "dvc",
         {"cross_entropy_weight": 0.0, "entropy_weight": 0.0, "agreement_weight": 0.0},
-        "one of the three weights",
+        "one of the weights",
     ),
     "too cold": ("scr", {"temperature": 1e-30}, "at least 0.001, not 1e-30"),
     "too cold as well": ("pass", {"temperature": 1e-30}, "at least 0.001"),
@@ -58,7 +62,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"seen_prototypes": False, "seen_without_new": True},
         "seen prototypes are off",
     ),
-    "rotations": ("aser", {"rotations": 3}, "1 or 4 or 16"),
+    "rotations": ("aser-rot", {"rotations": 3}, "4 or 16"),
 }
 
 
@@ -82,7 +86,7 @@ def test_a_mistake_is_refused_before_anything_is_trained(mistake: str) -> None:
     refused(name, sentence, **changes)
 
 
-@pytest.mark.parametrize("name", ["er", "aser", "scr", "dvc", "ocm", "onpro", "pass"])
+@pytest.mark.parametrize("name", ["er-rot", "aser-rot", "scr-rot", "dvc-rot", "onpro", "pass"])
 def test_images_that_cannot_be_turned_are_refused(name: str) -> None:
     kind = method(name)
     turned: dict[str, Any] = {} if name == "pass" else {"rotations": 16}

@@ -69,7 +69,8 @@ class Secretive(Replay):
 
     def loss(self, images: Tensor, labels: Tensor) -> Tensor:
         self.notes.steps += 1
-        return super().loss(images, labels) / self.notes.steps
+        loss: Tensor = super().loss(images, labels) / self.notes.steps
+        return loss
 
 
 class Gambling(Replay):

@@ -182,7 +182,7 @@ def test_the_learning_rate_is_constant_or_falls_along_cosines() -> None:
         ({"learning_rate": -1.0}, "learning rate"),
         ({"schedule": "linear"}, "schedule"),
         ({"schedule": "cosine", "minimum_learning_rate": 1.0}, "minimum learning rate"),
-        ({"clip": 0.0}, "norm"),
+        ({"clip": 0.0}, "clip"),
         ({"momentum": 1.0}, "momentum"),
         ({"weight_decay": -1.0}, "weight decay"),
         ({"memory": 0}, "memory"),

@@ -85,7 +85,7 @@ def test_the_terms_of_a_later_step() -> None:
     batch = batches(1, start=10)[0]
     network, previous = deepcopy(method.network), deepcopy(method.previous.network)
     forwards = watch(method)
-    method.vary = lambda images: -images
+    method.augment = lambda images: -images
     terms = stepper(method).step(batch)
     replayed = -forwards[1].images
     stored = method.normalise(method.memory.images)

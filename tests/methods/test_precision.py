@@ -88,7 +88,7 @@ def test_training_on_demand_rounds_as_other_training_does(
 ) -> None:
     asked = learner("gdumb", precision)
     stepper(asked).step(next(iter(ClassIncremental(DATA, 3))))
-    assert heard_in(asked.settle) == {rounding}
+    assert heard_in(stepper(asked).settle) == {rounding}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -52,9 +52,8 @@ def untrained(name: str, engine: Engine, device: torch.device, *, fused: bool = 
 def first_losses(name: str, device: torch.device, *, fused: bool) -> list[dict[str, float]]:
     """The loss terms of the first three steps, before roundings have grown into other choices."""
     trainer = untrained(name, "eager", device, fused=fused)
-    observe = trainer.method.observe
     with repeatable(device):
-        terms = [observe(batch, trainer.method.learn) for batch in islice(trainer.stream, 3)]
+        terms = [trainer.stepper.step(batch) for batch in islice(trainer.stream, 3)]
     return [{term: float(value) for term, value in step.items()} for step in terms]
 
 

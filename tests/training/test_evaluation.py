@@ -38,7 +38,7 @@ def counted(method: ER, splits: list[Split]) -> list[list[int]]:
 def test_every_image_is_counted_once(
     method: ER, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", at_once)
+    monkeypatch.setattr(evaluation, "TEST_BATCH", at_once)
     stream = ClassIncremental(DATA, 2)
     splits = [stream.test(0), stream.test(1)]
     confusion = confusion_matrix(method, splits, 4)

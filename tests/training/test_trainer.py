@@ -1,6 +1,7 @@
 """The loop: when it examines, what it tells, and that it can stop anywhere and go on."""
 
 import copy
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +52,7 @@ class Counting(ER):
 
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.closed: list[int] = []
+        self.closed: deque[int] = deque()  # no part of its state
 
     def end_task(self) -> None:
         self.closed.append(self.progress.steps)
@@ -94,7 +95,7 @@ def test_the_last_confusion_matrix_covers_all_test_images(told: tuple[Trainer, N
 def test_a_task_is_closed_once_and_before_its_examination(told: tuple[Trainer, Notes]) -> None:
     trainer, _ = told
     assert isinstance(trainer.method, Counting)
-    assert trainer.method.closed == STEPS
+    assert list(trainer.method.closed) == STEPS
 
 
 def test_the_first_step_and_the_last_of_each_task_are_told(told: tuple[Trainer, Notes]) -> None:

@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, make_dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -79,11 +80,7 @@ def _readable() -> bool:
 
 def read(folder: Path, decorator: str) -> dict[str, Outline]:
     """The classes with that decorator in the files of a folder and its parts, by name."""
-    classes: dict[str, ast.ClassDef] = {}
-    for path in folder.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        classes |= {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}
-    found = {}
+    classes, found = _classes(folder), {}
     for call in (_registration(cls, decorator) for cls in classes.values()):
         if call is not None:
             named, settings = call.args
@@ -94,6 +91,15 @@ def read(folder: Path, decorator: str) -> dict[str, Outline]:
             kind = _settings(ast.unparse(settings), classes)
             found[about["name"]] = Outline(about, kind, named_recipes)
     return dict(sorted(found.items()))
+
+
+@cache
+def _classes(folder: Path) -> dict[str, ast.ClassDef]:
+    classes: dict[str, ast.ClassDef] = {}
+    for path in folder.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        classes |= {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}
+    return classes
 
 
 def _registration(cls: ast.ClassDef, decorator: str) -> ast.Call | None:

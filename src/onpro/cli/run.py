@@ -182,7 +182,7 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     paragraphs = [
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
         f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}. "
-        f"Adding {' or '.join(f'-{wrapper}' for wrapper in wrapper_outlines())} wraps it, as in er-rot.",
+        f"{' and '.join(f'-{wrapper}' for wrapper in wrapper_outlines())} wrap one, as in er-rot.",
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
     ]
     say = {
@@ -214,8 +214,8 @@ def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
             if base:
                 return f"{base}-{wrapper}", arguments[:at] + arguments[after:]
     raise UserError(
-        f"{wrapper} wraps a method: name it, as in onpro run {wrapper} --base er, which is the same "
-        f"as onpro run er-{wrapper}."
+        f"{wrapper} wraps a method: name it, as in onpro run er-{wrapper} or, which is the same, "
+        f"onpro run {wrapper} --base er."
     )
 
 

@@ -40,7 +40,7 @@ class Memory:
     device how many items were accepted. The bin is never visible and not part of the state.
 
     Args:
-        capacity: Number of slots.
+        capacity: Number of slots; 0 for a memory that keeps nothing.
         image_shape: Channels, height and width of one image.
         device: Where everything is stored.
         dtype: Type of the pixels.
@@ -235,7 +235,9 @@ class Memory:
 
 @contextmanager
 def room_for(images: int, device: torch.device) -> Iterator[None]:
-    """Report a memory made inside that does not fit as a mistake of the user."""
+    """Report a memory made inside that does not fit, or is empty, as a mistake of the user."""
+    if images < 1:
+        raise UserError(f"the memory must hold at least 1 image, not {images}.")
     too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
     if images > MAX_IMAGES:
         raise UserError(too_large)

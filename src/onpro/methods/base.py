@@ -11,7 +11,7 @@ from torch import Tensor
 from onpro import augment
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
-from onpro.methods.settings import Settings, require
+from onpro.methods.settings import Settings
 from onpro.nn import AUTOCAST, Precision
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
@@ -151,7 +151,6 @@ class Method(ABC, Generic[S]):
     def make_memory(self, **fields: FieldSpec) -> Memory:
         """An empty memory of the size the run allows; `fields` are stored with each image."""
         size, shape, device = self.context.memory, self.context.image_shape, self.context.device
-        require(size >= 1, f"the memory must hold at least 1 image, not {size}.")
         with room_for(size, device):
             return Memory(size, shape, device=device, extra=fields)
 
