@@ -76,7 +76,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["run", "pass", *ER[2:], "--encoder", "slm"],
         "did you mean 'slim'?",
     ),
-    "share above 1": ([*ONPRO, "--feedback", "1.5"], "feedback must lie between 0 and 1, not 1.5"),
+    "share above 1": ([*ONPRO, "--feedback", "1.5"], "feedback must be between 0 and 1, not 1.5"),
     "share below 0": ([*ONPRO, "--feedback", "-0.5"], "between 0 and 1, not -0.5"),
     "odd size to be rotated": ([*ONPRO, "--image-size", "7", "--rotations", "16"], "7"),
     "projection too wide": ([*ONPRO, "--projection", "4096"], "wider than the encoder's 160"),

@@ -250,7 +250,7 @@ def test_data_that_have_moved_are_named(onpro: Command, tmp_path: Path) -> None:
     del values["identity"]  # else the change would be noticed
     path.write_text(json.dumps(values | {"data": "cifar10"}))
     answer = onpro("resume", str(path.parent), "--data-dir", "moved")
-    assert "the data folder moved does not exist; make it, or correct --data-dir." in answer.err
+    assert "the data folder moved does not exist; create it, or correct --data-dir." in answer.err
 
 
 def test_resume_can_start_over(onpro: Command, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_without_a_method_it_is_onpro_on_digits(onpro: Command) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--feedback", "2", "feedback must lie between 0 and 1, not 2.0."),
+        ("--feedback", "2", "the feedback must be between 0 and 1, not 2.0."),
         ("--encoder", "resnet81", "there is no encoder 'resnet81'; did you mean 'resnet18'?"),
         ("--augmentation", "ocm+crops", "there is no augmentation 'crops'; did you mean 'crop'?"),
     ],
@@ -142,7 +142,7 @@ def test_a_recipe_beats_the_data_set_and_an_option_beats_both(
 def test_a_method_may_have_any_name(
     onpro: Command, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setitem(registry._METHODS, name, method("er"))
+    monkeypatch.setitem(registry._METHODS, name, registry._METHODS["er"])
     said = result(onpro("run", name, *TINY, "--learning-rate", "0.05", "--json"))
     assert said["method"] == name
 

@@ -43,22 +43,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "agem": REPLAY,
     "gss": REPLAY | {"gradient_batches": 64, "gradient_batch": 64},
-    "er": REPLAY | {"distillation": 0.0, "rotations": 1},
+    "er": REPLAY,
     "mir": REPLAY | {"candidates": 100},
     "gdumb": COMMON | SGD | {
         "epochs": 70, "train_batch": 10, "clip": 10.0, "schedule": "constant",
         "minimum_learning_rate": 0.0005,
     },
-    "aser": REPLAY | {"neighbours": 3, "samples_per_class": 1.5, "rotations": 1},
+    "aser": REPLAY | {"neighbours": 3, "samples_per_class": 1.5},
     "scr": REPLAY | {
-        "temperature": 0.07, "projection": 128, "review": False, "rotations": 1,
+        "temperature": 0.07, "projection": 128, "review": False,
         "augmentation": "scr+ocm",
     },
     "cope": REPLAY | {
         "learning_rate": 0.001, "temperature": 1.0, "prototype_momentum": 0.99, "embedding": 0,
     },
     "dvc": REPLAY | {
-        "candidates": 50, "cross_entropy_weight": 1.0, "entropy_weight": 1.0, "rotations": 1,
+        "candidates": 50, "cross_entropy_weight": 1.0, "entropy_weight": 1.0,
         "augmentation": "dvc+ocm",
     },
     "ocm": ROTATED | {"learning_rate": 0.001},

@@ -102,6 +102,15 @@ class RunConfig:
 PLACE = {"data_dir", "device", "engine"}
 """Fields that say where and how a run computes and not what."""
 
+RETIRED: dict[str, dict[str, Any]] = {
+    "er": {"distillation": 0.0, "rotations": 1},
+    "aser": {"rotations": 1},
+    "scr": {"rotations": 1},
+    "dvc": {"rotations": 1},
+}
+"""Settings that methods had before wrappers took their place, with the values that change nothing;
+runs with such values can still be read."""
+
 NOTES = {"versions", "hardware", "identity"}
 """What `config.json` holds beside the configuration."""
 
@@ -122,6 +131,9 @@ def read_config(folder: Path) -> RunConfig:
 
 def _configured(values: Any) -> RunConfig:
     config, settings = _objects(values)
+    old = RETIRED.get(config["method"], {}).items()
+    retired = {name for name, value in old if settings.get(name) == value}
+    settings = {name: value for name, value in settings.items() if name not in retired}
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(config, set(types), optional=PLACE | {"deterministic"})
@@ -139,7 +151,7 @@ def _configured(values: Any) -> RunConfig:
             "data_dir": Path(data_dir) if data_dir else None,
         }
     )
-    if values.get("identity", read.identity) != read.identity:
+    if not retired and values.get("identity", read.identity) != read.identity:
         raise UserError(
             "it has been changed since the run began: undo that, or start another run with onpro "
             "run."
