@@ -11,8 +11,8 @@ import torch
 from onpro.augment import Normalise
 from onpro.errors import UserError
 from onpro.methods import Context, method, methods
-from onpro.methods.typed import fits
 from onpro.streams import Batch
+from onpro.validation import fits
 from tests.methods.learners import DATA, batches, learner, refused
 
 SLIPS: dict[type, list[Any]] = {

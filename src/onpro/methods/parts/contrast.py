@@ -109,7 +109,8 @@ class RotationContrast:
             f"a projection of {settings.projection} dimensions is wider than the encoder's "
             f"{width} features: make it narrower or switch the feature slice off.",
         )
-        self._generator = random["slice"] if slices else None
+        self._random = random
+        self._slices = bool(slices)
 
     def rotate(self, images: Tensor) -> Tensor:
         """All rotations of the images (n, 3, s, s), block after block, (rotations·n, 3, s, s)."""
@@ -143,9 +144,9 @@ class RotationContrast:
     def similarity(self, features: Tensor, scale: float) -> Tensor:
         """Similarities between images, features (n, features) → (n, n)."""
         z = self.network.embed(features)
-        if self._generator is None:
+        if not self._slices:
             return scale * (z @ z.T)
-        start = slice_start(features.shape[1] - z.shape[1], self._generator)
+        start = slice_start(features.shape[1] - z.shape[1], self._random["slice"])
         return losses.slice_similarity(z, normalize(features), start, scale)
 
 
