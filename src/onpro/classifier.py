@@ -460,7 +460,7 @@ def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:
 def _named(device: Any) -> torch.device | None:
     """Return the device of this name, None for "auto"; refuse one that is not there.
 
-    GPUs are counted, which neither creates a CUDA context nor prevents a later fork from doing so.
+    torch counts GPUs through NVML, which does not initialise CUDA.
     """
     if isinstance(device, str) and device == "auto":
         return None

@@ -191,7 +191,9 @@ def _check_progress(progress: Progress) -> None:
             require(_is_count(value) or (field.name == "task" and same(value, -1)), "progress")
     require(progress.steps_in_task <= progress.steps, "progress")
     require(progress.task < progress.steps or progress.task <= 0, "progress")
-    require(progress.seen_before_task <= progress.seen, "progress")
+    before = progress.seen_before_task
+    require(before <= progress.seen, "progress")
+    require(before == set(range(len(before))), "progress")  # a classifier numbers by arrival
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], name: str) -> None:

@@ -319,6 +319,18 @@ def test_version_1_must_be_sound_too(make: Any, photos: Any, tmp_path: Path, bef
         OnlineClassifier.load(tmp_path / "old", device="cpu")
 
 
+@pytest.mark.parametrize("before", [[1], [0, 2], [0, 0], [0, 1, 2, 3], [-1], 1])
+def test_classes_before_a_task_are_the_first_to_arrive(
+    make: Any, photos: Any, tmp_path: Path, before: Any
+) -> None:
+    make("er").partial_fit(*photos(4)).save(tmp_path / "c")
+    state = load_state(tmp_path / "c", kind="classifier")
+    state["learner"]["method"]["progress"]["seen_before_task"] = before
+    save_state(tmp_path / "odd", freeze(state, kind="classifier"))
+    with pytest.raises(ValueError, match="fits together"):
+        OnlineClassifier.load(tmp_path / "odd", device="cpu")
+
+
 @pytest.mark.parametrize("way", ["file", "clone"])
 def test_loading_builds_the_network_once(
     make: Any, photos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
