@@ -1,12 +1,12 @@
-"""Learns from image files as they appear in a folder with a subfolder for each class.
+"""Learn from image files as they appear in a folder with a subfolder for each class.
 
     python examples/folder_watcher.py photos birds.onpro
 
-Drop photos/wren/1.jpg, photos/robin/2.png, …; new subfolders are new classes. The classifier is
-saved whenever something has been learned, every half minute while there is much, and on Ctrl-C or
-SIGTERM. What it has learned is listed beside it, in birds.onpro.learned.json, so that it goes on
-where it was when started again. A file that cannot be read is named once, and tried again when it
-has changed; so is a save that fails, when there is more to save. Only regular files are looked at.
+Add photos/wren/1.jpg, photos/robin/2.png, …; new subfolders are new classes. The classifier is
+saved whenever something has been learned, every half minute while there is much to learn, and on
+Ctrl-C or SIGTERM. The learned files are listed beside it, in birds.onpro.learned.json, so that it
+resumes when started again. A file that cannot be read is reported once and tried again when it has
+changed; a save that fails is tried again after the next image. Only regular files are read.
 """
 # ruff: noqa: T201 # an example may print
 
@@ -29,7 +29,7 @@ ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".webp"}
 def watch(
     folder: Path, saved: Path, over: Sized, pause: float = 1.0, save_every: float = 30.0
 ) -> None:
-    """Look for new files, learn them and save, until `over` holds something."""
+    """Learn new files and save, until `over` is not empty."""
     notes = saved.with_name(saved.name + ".learned.json")
     try:
         learned = set(json.loads(notes.read_text())) if notes.exists() else set()
@@ -69,19 +69,19 @@ def watch(
 
 
 def looks(file: Path) -> object:
-    """What changes when a file does; None if it is no file, a pipe, say, which would be waited for.
+    """Return size and time of a regular file, which change when it does; None if it is none.
 
-    Links that lead nowhere, or round in a circle, are no files.
+    Pipes would block; broken and circular links are not files.
     """
     try:
         now = file.stat() if file.is_file() else None
-    except OSError as error:  # a folder without rights
+    except OSError as error:  # a folder without permissions
         return error.errno
     return None if now is None else (now.st_size, now.st_mtime_ns)
 
 
 def save(classifier: OnlineClassifier, saved: Path, learned: set[str], notes: Path) -> None:
-    """Each file completely or not at all; the list last, so that a crash forgets no image."""
+    """Write both files atomically, the list last, so that a crash loses no image."""
     try:
         classifier.save(saved)
         with replacing(notes) as file:
@@ -93,7 +93,7 @@ def save(classifier: OnlineClassifier, saved: Path, learned: set[str], notes: Pa
 
 
 def say(text: str) -> None:
-    """Print names of files, whatever is in them: what cannot be shown is written out."""
+    """Print a text with names of files; characters that cannot be printed are escaped."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     encoding = sys.stdout.encoding or "ascii"
     print(shown.encode(encoding, "backslashreplace").decode(encoding), flush=True)
@@ -107,7 +107,7 @@ if __name__ == "__main__":
     for needed in (given.folder, given.saved.parent):
         if not needed.is_dir():
             parser.error(f"there is no folder {needed}")
-    signals: list[int] = []  # rather than an exception in the middle of a step
+    signals: list[int] = []  # an exception could interrupt a step
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, lambda number, _: signals.append(number))
     watch(given.folder, given.saved, signals)

@@ -1,7 +1,7 @@
-"""A camera that shows one thing after the other, and a person who says what it was.
+"""Learn from a simulated camera and a person who labels its frames.
 
-The classifier guesses each frame before it is told, and learns from being told. Nobody announces
-what will be shown. Run it with:  python examples/webcam_like.py
+The classifier predicts each frame before it gets the label, then learns from it. Classes are not
+announced. Run it with:  python examples/webcam_like.py
 """
 # ruff: noqa: T201 # an example may print
 
@@ -18,7 +18,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def camera(frames: int, seed: int) -> Iterator[tuple[npt.NDArray[np.uint8], list[str]]]:
-    """Five frames at a time, for a while of the things met so far; now and then a new thing."""
+    """Yield five frames at a time, and their labels; new classes appear one by one."""
     digits = load_digits()
     images = (digits.images * (255 / 16)).round().astype(np.uint8)
     rng = np.random.default_rng(seed)
@@ -30,7 +30,7 @@ def camera(frames: int, seed: int) -> Iterator[tuple[npt.NDArray[np.uint8], list
 
 
 def main(frames: int = 1000, seed: int = 0) -> float:
-    """Watch, guess, be told, learn; returns the share of the last quarter guessed right."""
+    """Predict, get the label, learn; return the accuracy on the last quarter of the frames."""
     classifier = OnlineClassifier("er", memory=200, seed=seed, batch_size=5)
     right: list[bool] = []
     for images, answers in camera(frames, seed):

@@ -1,4 +1,4 @@
-"""The product API: a classifier behind a stream whose classes nobody knows in advance."""
+"""The product API: a classifier for a stream whose classes are not known in advance."""
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,9 @@ from torch import Tensor
 from onpro.augment import Normalise
 from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError, counted
+from onpro.fair_lock import FairLock
 from onpro.files import PRIVATE_FILE
+from onpro.fitted import FittedModel, Remembered, shape_of
 from onpro.inputs import (
     are_equal,
     as_array,
@@ -29,25 +31,22 @@ from onpro.inputs import (
     as_whole_number,
     can_be_saved,
 )
-from onpro.learner import Learner, Remembered, Turns, shape_of
-from onpro.memory.memory import out_of_memory
+from onpro.memory.memory import MAX_IMAGES, out_of_memory
 from onpro.methods import Context, Settings, data_values, method
-from onpro.nn import AUTOCAST
-from onpro.restoring import UnsoundError, check_file, check_learner, require, same
+from onpro.nn import AUTOCAST, check_image_size
+from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.statefile import freeze, load_state, save_state
 
-VERSION = 1
-"""Of what a saved classifier holds; it goes up when older files need a translation."""
-TRIAL_SIDE = 32
-"""Every encoder takes images of this side: settings are tried with it while none is known."""
+VERSION = 2
+"""Version of the content of a saved classifier; `upgraded` converts older ones."""
 OWN = ("method", "memory", "seed", "device", "precision", "batch_size", "image_size", "mean", "std")
 """Parameters of a classifier, whatever its method."""
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
-    """Mistakes of the user as ValueErrors, which is what callers of a library expect."""
+def _as_value_errors() -> Iterator[None]:
+    """Raise mistakes of the user as ValueErrors, which callers of a library expect."""
     try:
         yield
     except UserError as error:
@@ -56,34 +55,37 @@ def _sentences() -> Iterator[None]:
 
 
 class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
-    """Learns from a stream of labelled images, batch by batch, and can be asked at any time.
+    """Learn from a stream of labelled images, batch by batch, and predict at any time.
 
     Neither the classes nor their number need be known: a class is whatever label arrives, and the
-    arrival of a new one is all the method is told of the stream's structure. Any method of
-    `onpro methods` can be asked for, and any of its settings be given by name.
+    arrival of a new one is all the method is told of the stream's structure. Every method of
+    `onpro methods` is available, those wrapped in another (`er-kd`) too, with its settings as
+    keywords.
 
     On a CPU, unless an encoder is named, the method starts from the values for folders of
     images (a slim encoder) instead of its own defaults, which are made for a GPU.
 
-    Follows scikit-learn's conventions, but takes images instead of a table, and lists classes in
-    the order of their arrival. May be used from many threads: calls that learn wait for each
-    other, and a prediction sees the state before or after a step, never one in between.
+    The interface is scikit-learn's, but takes images instead of a table, and lists classes in the
+    order of their arrival. It is thread-safe: calls that learn wait for each other, and a
+    prediction sees the state before or after a step, never one in between.
+
+    The constructor builds no network and initialises no GPU; that happens when learning begins.
 
     Args:
         method: Name of the method.
-        memory: How many images may be kept.
-        seed: Of everything random.
+        memory: Number of images that may be kept.
+        seed: Seed of everything random.
         device: "auto" (a GPU where there is one), "cpu", "cuda", or a device of torch.
         precision: Of the network in training: "auto", "fp32", "tf32", "fp16" or "bf16".
         batch_size: A call with more images is learned in batches of this size, in order.
         image_size: Side to which every image is resized; None: all have the size of the first.
-        mean: Of the pixels scaled to 0…1, one number or one for each channel.
+        mean: Mean of the pixels scaled to 0…1, one number or one for each channel.
         std: Their standard deviation.
-        **settings: Of the method.
+        **settings: Settings of the method.
 
     Raises:
-        ValueError: if a parameter cannot work. All methods raise it for whatever they refuse, and
-            nothing has changed then.
+        ValueError: if a parameter cannot work. All methods raise it for input they refuse, and
+            then nothing has changed.
     """
 
     def __init__(
@@ -111,10 +113,9 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         self.std = std
         self._settings = settings
         self._learning = Lock()
-        self._turns = Turns()
-        self._learner: Learner | None = None
-        side = self._plain()["image_size"] or TRIAL_SIDE
-        self._new_learner((3, side, side))
+        self._lock = FairLock()
+        self._model: FittedModel | None = None
+        self._check()
 
     # Learning
 
@@ -125,72 +126,72 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
         Args:
             images: uint8 or floats in 0…1, (n, height, width, channels), (n, channels, height,
-                width) or grey (n, height, width), NumPy or torch, or a list of single images, those
-                of Pillow among them; see `onpro.inputs.as_pixels`.
+                width) or grey (n, height, width), NumPy or torch, or a list of single images, also
+                of Pillow; see `onpro.inputs.as_pixels`.
             labels: n labels of any hashable kind; equal labels are one class.
         """
         with self._learning:
-            learner = self._learner
-            size = (self._plain() if learner is None else learner.params)["image_size"]
+            model = self._model
+            size = self._side() if model is None else model.params["image_size"]
             pixels, values = as_pixels(images, size), as_labels(labels)
             _require_as_many(pixels, values)
             if not values:
                 return self
-            learner = learner or self._new_learner(shape_of(pixels))
-            learner.check(pixels)
-            codes, unseen = learner.encode(values)
+            model = model or self._new_model(shape_of(pixels))
+            model.check(pixels)
+            codes, unseen = model.encode(values)
             for batch in self._batches(len(codes)):
-                with self._turns:
-                    learner.learn(pixels[batch], codes[batch], unseen)
-                    self._learner = learner
+                with self._lock:
+                    model.learn(pixels[batch], codes[batch], unseen)
+                    self._model = model
         return self
 
     def fit(self, images: Any, labels: Any) -> Self:
-        """Learn as a new classifier does, which takes the place of what was learned so far.
+        """Learn from labelled images from scratch.
 
-        Until it has learned everything, predictions are those of the old one.
+        Until that is done, predictions are those of what was learned before.
         """
-        pixels, values = as_pixels(images, self._plain()["image_size"]), as_labels(labels)
+        pixels, values = as_pixels(images, self._side()), as_labels(labels)
         _require_as_many(pixels, values)
         if not values:
             raise ValueError("there is nothing to learn from: give at least 1 image")
         with self._learning:
-            learner = self._new_learner(shape_of(pixels))
-            codes, unseen = learner.encode(values)
+            model = self._new_model(shape_of(pixels))
+            codes, unseen = model.encode(values)
             for batch in self._batches(len(codes)):
-                learner.learn(pixels[batch], codes[batch], unseen)
-            with self._turns:
-                self._learner = learner
+                model.learn(pixels[batch], codes[batch], unseen)
+            with self._lock:
+                self._model = model
         return self
 
     def forget(self, label: Hashable) -> Self:
-        """Give a class up: its images leave the memory and it is never predicted again.
+        """Drop a class: its images are erased from the memory and it is never predicted again.
 
-        Should it arrive again, it is a new class. The encoder is not trained anew, so what it
-        learned from the class may still shape how it sees others.
+        Should it arrive again, it is a new class. The encoder is not retrained, so what it learned
+        from the class may still influence its features of others.
         """
-        with self._learning, self._turns:
+        with self._learning, self._lock:
             self._fitted().forget(label)
         return self
 
-    # Asking
+    # Prediction
 
     def predict(self, images: Any) -> npt.NDArray[Any]:
-        """The label of each image, (n,), of the kind it was given in."""
+        """Return the label of each image, (n,), as it was given in training."""
         classes, scores = self._scores(images)
         labels: npt.NDArray[Any] = as_array(classes)[scores.argmax(dim=1).numpy()]
         return labels
 
     def predict_proba(self, images: Any) -> npt.NDArray[np.float64]:
-        """How much speaks for each class, (n, classes) in the order of `classes_`; rows sum to 1.
+        """Return the softmax of the method's scores, (n, classes) in the order of `classes_`.
 
-        The softmax of the method's scores, which nothing has calibrated.
+        The probabilities are not calibrated.
         """
         _, scores = self._scores(images)
         return scores.softmax(dim=1).numpy()
 
     def score(self, images: Any, labels: Any, sample_weight: Any = None) -> float:
-        """The share of images predicted right."""
+        """Return the share of images whose label is predicted."""
         predicted, truth = self.predict(images).tolist(), as_labels(labels)
         if not truth or len(truth) != len(predicted):
             raise ValueError(
@@ -209,43 +210,46 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
     @property
     def n_seen_(self) -> int:
-        """How many images have been learned from."""
+        """Number of images learned from."""
         return self._fitted().seen
 
     @property
     def memory_(self) -> Remembered:
         """The images that are kept, and their labels."""
-        with self._turns:
+        with self._lock:
             return self._fitted().remembered()
 
     @property
     def settings_(self) -> Settings:
-        """The settings of the method, the defaults among them."""
+        """All settings of the method, defaults included."""
         settings: Settings = self._fitted().method.settings
         return settings
 
-    # Keeping
+    # Saving and loading
 
     def save(self, path: str | Path) -> None:
-        """Write the classifier to one file, whole or not at all.
+        """Write the classifier to a file, atomically.
 
         Any number of threads and processes may save to one path: the last to finish wins. A new
-        file can be read by its owner alone, since it holds images; an existing one keeps its mode.
+        file is readable by its owner only, since it holds images; an existing one keeps its mode.
         Labels must be strings, numbers, booleans, None, or tuples of those.
         """
         path = Path(path)
         state = self.__getstate__()
-        del state["params"]["device"], state["given"]
-        for label in state["learner"]["labels"] if state["learner"] else []:
+        learned = state["learner"]
+        for label in learned["labels"] if learned else []:
             if not can_be_saved(label):
                 raise ValueError(
                     f"a label of the kind {type(label).__name__} cannot be saved: use strings, "
                     "finite numbers, booleans, None, or tuples of those"
                 )
+        params = state["params"] if learned else self._params(_pick(self.device))
+        params = {name: value for name, value in params.items() if name != "device"}
+        content = {"version": VERSION, "params": params, "learner": learned}
         try:
             if path.exists() and not path.is_file():
                 raise ValueError(f"{path} is a folder or a device: give the name of a file")
-            save_state(path, freeze(state, kind="classifier"), mode=PRIVATE_FILE)
+            save_state(path, freeze(content, kind="classifier"), mode=PRIVATE_FILE)
         except OSError as error:
             reason = f"{path} cannot be written: {error.strerror}"
             raise OSError(error.errno, reason) from error  # of the same kind, by its number
@@ -258,25 +262,26 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         device: str | torch.device = "auto",
         precision: str | None = None,
     ) -> Self:
-        """Go on from a saved classifier: on a device of the kind it was on, exactly as it would.
+        """Load a saved classifier; on the same kind of device it continues exactly.
 
         Args:
-            path: The file.
+            path: The file, of this or an earlier version of onpro.
             device: As in the constructor.
             precision: As in the constructor; None: as it was saved.
         """
-        with _sentences():
+        with _as_value_errors():
             state = load_state(Path(path), kind="classifier")
         version = state.get("version")
         if type(version) is int and version > VERSION:
             raise ValueError(f"{path} was saved by a newer version of onpro: install that")
         loaded = cls.__new__(cls)
         try:
-            require(type(version) is int and version == VERSION, "its version")
+            require(type(version) is int and version >= 1, "its version")
             check_file(state)
+            state = upgraded(state)
             params = state["params"] | ({"precision": precision} if precision else {})
             loaded.__setstate__(state | {"params": params | {"device": device}})
-            plain = loaded._plain()
+            plain = loaded._params(None)
             kept = {name: plain[name] for name in (*OWN, *params) if name in plain}
             require(same(params, kept), "its parameters")
         except UnsoundError as error:
@@ -290,50 +295,52 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         return loaded
 
     def clone(self) -> Self:
-        """An independent copy with everything learned; `sklearn.base.clone` gives an empty one."""
+        """Return an independent copy, trained as it is; `sklearn.base.clone` returns a new one."""
         twin = type(self).__new__(type(self))
         twin.__setstate__(self.__getstate__())
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy of everything, taken between two steps."""
-        with self._turns:
-            learner = self._learner
-            plain = self._plain() if learner is None else learner.params
+        """Return a copy of everything, taken between two steps."""
+        given = self.get_params()
+        with self._lock:
+            model = self._model
+            if model is None:
+                return {"version": VERSION, "params": given, "learner": None, "given": given}
+            changed = {"batch_size": self._batch_size(), "device": self.device}
             return {
                 "version": VERSION,
-                "params": plain
-                | {"batch_size": self._plain()["batch_size"], "device": self.device},
-                "learner": None if learner is None else learner.state_dict(),
-                "given": self.get_params(),
+                "params": model.params | changed,
+                "learner": model.state_dict(),
+                "given": given,
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["params"])  # type: ignore[misc] # an object without a state yet
         learned = state["learner"]
         if learned is not None:
-            check_learner(learned, self._plain()["image_size"])
-            learner = self._new_learner(learned["image_shape"])
-            learner.load_state_dict(learned)
-            self._learner = learner
-        if "given" in state:  # a copy; a file holds only what was learned with
+            check_model(learned, self._side())
+            model = self._new_model(learned["image_shape"])
+            model.load_state_dict(learned)
+            self._model = model
+        if "given" in state:  # not in a file, which holds the parameters it learned with
             self._give(state["given"])
 
     # Scikit-learn's conventions
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments, and those settings of the method that were given."""
+        """Return the constructor's arguments, and the settings of the method that were given."""
         return {name: getattr(self, name) for name in OWN} | self._settings
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters: the batch size at once, all others when `fit` starts afresh."""
+        """Change parameters: the batch size at once, all others from the next `fit` on."""
         given = self.get_params() | params
         type(self)(**given)  # refuses what cannot work
         self._give(given)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._learner is not None and bool(self._learner.labels)
+        return self._model is not None and bool(self._model.labels)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -344,41 +351,67 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     # Parts
 
     def _give(self, params: dict[str, Any]) -> None:
-        """Take parameters over as they were given."""
+        """Set the parameters without checking them."""
         for name in OWN:
             setattr(self, name, params[name])
         self._settings = {name: value for name, value in params.items() if name not in OWN}
 
-    @_sentences()
-    def _plain(self) -> dict[str, Any]:
-        """The parameters, checked, as plain values, with every setting of the method."""
+    @_as_value_errors()
+    def _check(self) -> None:
+        """Refuse parameters that cannot work, as far as they alone tell.
+
+        What depends on the network or on the images is refused when learning begins.
+        """
+        device = _named(self.device)
+        params = self._params(device)
+        side = params["image_size"]
+        if side is not None and (device is not None or "encoder" in self._settings):
+            check_image_size(params["encoder"], (3, side, side))
+        if device is not None and device.type == "cpu":
+            pick_precision(params["precision"], device)
+
+    @_as_value_errors()
+    def _params(self, device: torch.device | None) -> dict[str, Any]:
+        """Return the parameters, checked, as plain values, with every setting of the method.
+
+        Args:
+            device: What they are for; None: any, with the method's own defaults.
+        """
         kind = method(str(self.method))
         given = self._settings
-        if "encoder" not in given and _device(self.device).type == "cpu":
+        if "encoder" not in given and device is not None and device.type == "cpu":
             given = {**data_values(kind.about.name, "folder"), **given}
         settings = as_settings(kind.about.name, kind.settings_type(), given, OWN)
         if self.precision not in ("auto", *AUTOCAST):
             raise ValueError(
                 f"the precision must be one of auto, {', '.join(AUTOCAST)}, not {self.precision!r}"
             )
-        side = self.image_size
+        normalise = Normalise(as_per_channel("mean", self.mean), as_per_channel("std", self.std))
         return {
             "method": kind.about.name,
-            "memory": as_whole_number("memory", self.memory, 1),
+            "memory": as_whole_number("memory", self.memory, 1, MAX_IMAGES),
             "seed": as_whole_number("seed", self.seed, 0),
             "precision": self.precision,
-            "batch_size": as_whole_number("batch_size", self.batch_size, 1),
-            "image_size": None
-            if side is None
-            else as_whole_number("image_size", side, 1, LARGEST_SIDE),
-            "mean": as_per_channel("mean", self.mean),
-            "std": as_per_channel("std", self.std),
+            "batch_size": self._batch_size(),
+            "image_size": self._side(),
+            "mean": normalise.mean,
+            "std": normalise.std,
             **asdict(settings),
         }
 
-    @_sentences()
-    def _new_learner(self, image_shape: tuple[int, int, int]) -> Learner:
-        params, device = self._plain(), _device(self.device)
+    def _batch_size(self) -> int:
+        return as_whole_number("batch_size", self.batch_size, 1)
+
+    def _side(self) -> int | None:
+        if self.image_size is None:
+            return None
+        return as_whole_number("image_size", self.image_size, 1, LARGEST_SIDE)
+
+    @_as_value_errors()
+    def _new_model(self, image_shape: tuple[int, int, int]) -> FittedModel:
+        """Build the method for images of this shape."""
+        device = _pick(self.device)
+        params = self._params(device)
         kind = method(params["method"])
         context = Context(
             image_shape,
@@ -390,28 +423,28 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         )
         names = [field.name for field in fields(kind.settings_type)]
         settings = kind.settings_type(**{name: params[name] for name in names})
-        return Learner(kind(settings, context), params)
+        return FittedModel(kind(settings, context), params)
 
     def _batches(self, count: int) -> list[slice]:
-        size = self._plain()["batch_size"]
+        size = self._batch_size()
         return [slice(start, start + size) for start in range(0, count, size)]
 
     def _scores(self, images: Any) -> tuple[list[Hashable], Tensor]:
-        learner = self._fitted()  # another call of `fit` may replace it meanwhile
-        pixels = as_pixels(images, learner.params["image_size"])
-        with self._turns:
-            _require_classes(learner)
-            learner.check(pixels)
-            return list(learner.labels.values()), learner.scores(pixels)
+        model = self._fitted()  # a concurrent `fit` may replace it
+        pixels = as_pixels(images, model.params["image_size"])
+        with self._lock:
+            _require_classes(model)
+            model.check(pixels)
+            return list(model.labels.values()), model.scores(pixels)
 
-    def _fitted(self) -> Learner:
-        return _require_classes(self._learner)
+    def _fitted(self) -> FittedModel:
+        return _require_classes(self._model)
 
 
-def _require_classes(learner: Learner | None) -> Learner:
-    if learner is None or not learner.labels:
+def _require_classes(model: FittedModel | None) -> FittedModel:
+    if model is None or not model.labels:
         raise NotFittedError("this classifier knows no class yet: call partial_fit first")
-    return learner
+    return model
 
 
 def _unsound(path: str | Path, error: Exception) -> str:
@@ -424,17 +457,28 @@ def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:
         raise ValueError(f"there must be a label for each image, not {images} and {labelled}")
 
 
-def _device(name: Any) -> torch.device:
-    """A device by any of its names; an unknown one is refused."""
-    if isinstance(name, str) and name == "auto":
-        return pick_device("auto")
+def _named(device: Any) -> torch.device | None:
+    """Return the device of this name, None for "auto"; refuse one that is not there.
+
+    torch counts GPUs through NVML, which does not initialise CUDA.
+    """
+    if isinstance(device, str) and device == "auto":
+        return None
     try:
-        device = torch.device(name)
+        named = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"there is no device {name!r}: take auto, cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"a device {device} is not supported: take auto, cpu or cuda")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device {device} here: take cpu, or auto")
-    pick_device("cuda" if device.type == "cuda" else "cpu")
-    return device
+        raise ValueError(f"there is no device {device!r}: take auto, cpu or cuda") from error
+    if named.type not in ("cpu", "cuda"):
+        raise ValueError(f"a device {named} is not supported: take auto, cpu or cuda")
+    if named.type == "cuda" and (named.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device {named} here: take cpu, or auto")
+    return named
+
+
+def _pick(device: Any) -> torch.device:
+    """Return the device to learn on."""
+    named = _named(device)
+    if named is None:
+        return pick_device("auto")
+    pick_device("cuda" if named.type == "cuda" else "cpu")  # refuses a GPU that does not work
+    return named

@@ -1,6 +1,6 @@
-"""What people hand to a classifier, as what it works with: images, labels and settings.
+"""Convert user input to the internal form: images, labels, parameters.
 
-Whatever cannot be understood is refused with a ValueError, a sentence that says what to do.
+Input whose meaning is not clear is refused with a ValueError that says what to do.
 """
 
 import math
@@ -23,32 +23,32 @@ from onpro.data.imageset import Triple, resize
 from onpro.errors import unknown
 from onpro.methods import Settings
 
-MOST_PIXELS = 2**20
-"""The network sees no larger images than this, 1024×1024: larger ones would only take memory."""
-MOST_OF_PIXELS = 1e6
-"""Pixels lie in 0…1, and so should their mean; what is beyond this is a slip."""
+MAX_PIXELS = 2**20
+"""Of an image to learn from, 1024×1024."""
+MAX_MEAN = 1e6
+"""Of pixels, and of their standard deviation. Pixels are in 0…1, so a larger one is a mistake."""
 
-MOST_LEVELS, MOST_BITS = 50, 10_000
-"""Of labels in files: of tuples in tuples, and of whole numbers. Python reads no longer ones."""
+MAX_NESTING, MAX_BITS = 50, 10_000
+"""Of saved labels: tuples in tuples, and bits of an integer; Python parses no longer ones."""
 
 NUMBERS_AND_NAMES = "biufUSO"
-"""Kinds of NumPy arrays whose elements are plain values: booleans, numbers, strings, objects."""
+"""Kinds of NumPy arrays accepted as labels: booleans, numbers, strings, objects."""
 
 
 def as_pixels(images: Any, size: int | None = None) -> Tensor:
-    """Images of any usual kind as uint8 (n, 3, height, width).
+    """Convert images to uint8 (n, 3, height, width).
 
     Args:
-        images: a NumPy array or torch tensor of shape (n, height, width, channels),
+        images: A NumPy array or torch tensor of shape (n, height, width, channels),
             (n, channels, height, width) or grey (n, height, width), uint8 or floats in 0…1, with 1
-            or 3 channels; or a list of such images, or of images of Pillow. Which side is the
-            channels is told by its being 1 or 3; where both may be (n, 3, height, 3), or where a
-            single image (height, width, 3) was given, the meaning is not clear.
-        size: the side every image is resized to, with antialiasing, whatever its aspect; None: all
-            must be of one size.
+            or 3 channels; or a list of such images, or of Pillow images. The dimension of size 1 or
+            3 is that of the channels; shapes where both could be, (n, 3, height, 3), and a single
+            image (height, width, 3) are refused.
+        size: Side to which every image is resized, with antialiasing, whatever its aspect ratio;
+            None: all must be of one size.
 
     Raises:
-        ValueError: if the meaning is not clear.
+        ValueError: if the images are refused.
     """
     if isinstance(images, (list, tuple, deque)):
         parts = [_one(image, size).cpu() for image in images]
@@ -70,10 +70,10 @@ def as_pixels(images: Any, size: int | None = None) -> Tensor:
 
 
 def as_labels(labels: Any) -> list[Hashable]:
-    """Labels as plain Python values, of any kind that can be hashed and is equal to itself.
+    """Convert labels to a list of hashable values, each equal to itself.
 
     Equal labels are one class, as in a dict: 1, 1.0 and True are, 1 and "1" are not. Elements of
-    NumPy arrays and torch tensors become numbers and strings of Python.
+    NumPy arrays and torch tensors become Python numbers and strings.
     """
     if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Sized):
         raise ValueError(f"labels must be a list or an array, not a {type(labels).__name__}")
@@ -87,25 +87,25 @@ def as_labels(labels: Any) -> list[Hashable]:
         labels = _values(labels)
     try:
         values = list(labels)
-    except Exception as error:  # of the code that hands them out
+    except Exception as error:  # raised by the code of a sequence
         raise ValueError(f"labels must be a list or an array: {error}") from error
     return [_label(label) for label in values]
 
 
 def are_equal(label: Hashable, other: Hashable) -> bool:
-    """Whether two labels are."""
+    """Return whether two labels are equal."""
     try:
         return bool(label == other)
-    except Exception as error:  # of a label's own code
+    except Exception as error:  # raised by the code of a label
         raise ValueError(f"labels cannot be told from each other: {error}") from error
 
 
 def as_array(labels: Sequence[Hashable]) -> npt.NDArray[Any]:
-    """Labels as an array: of strings, of numbers, or, where kinds are mixed, of objects."""
+    """Convert labels to an array of strings or numbers or, where types differ, of objects."""
     kinds = {type(label) for label in labels}
     if kinds in ({str}, {int}, {float}, {bool}):
         array = np.array(labels)
-        # NumPy cuts final zero characters off strings and has no room for the largest numbers.
+        # NumPy strips trailing null characters from strings and cannot hold the largest integers.
         if array.dtype.kind in "Uifb" and array.tolist() == list(labels):
             return array
     objects = np.empty(len(labels), dtype=object)
@@ -123,7 +123,7 @@ def _array(images: Any) -> Tensor:
         array = np.asarray(None if of_pillow else images)
     except MemoryError:
         raise
-    except Exception as error:  # of the code that makes an array of it
+    except Exception as error:  # raised by the code of the object
         raise ValueError(f"images must be arrays of numbers: {error}") from error
     if of_pillow:
         raise ValueError("images of Pillow must be in one plain list")
@@ -136,7 +136,7 @@ def _array(images: Any) -> Tensor:
 
 
 def _holds_pillow(images: Any) -> bool:
-    """Whether NumPy would ask Pillow to decode something, of whatever format."""
+    """Return whether NumPy would make Pillow decode an image, of whatever format."""
     if isinstance(images, Image.Image):
         return True
     plain = (str, bytes, bytearray, memoryview, range)
@@ -148,7 +148,7 @@ def _holds_pillow(images: Any) -> bool:
 
 
 def _one(image: Any, size: int | None) -> Tensor:
-    """One image of a list as uint8 (1, 3, height, width), resized."""
+    """Convert one image of a list to uint8 (1, 3, height, width), resized."""
     if isinstance(image, Image.Image):
         return _of_pillow(image, size)
     pixels = _array(image)
@@ -169,7 +169,7 @@ def _resized(pixels: Tensor, size: int | None) -> Tensor:
 
 
 def _require_moderate(height: int, width: int, size: int | None) -> None:
-    if size is None and height * width > MOST_PIXELS:
+    if size is None and height * width > MAX_PIXELS:
         raise ValueError(
             f"images of {height}×{width} pixels are too large to learn from: "
             "give the classifier an image_size"
@@ -177,12 +177,12 @@ def _require_moderate(height: int, width: int, size: int | None) -> None:
 
 
 def _of_pillow(image: Image.Image, size: int | None) -> Tensor:
-    """An image of Pillow as uint8 (1, 3, height, width), upright, what is transparent white."""
+    """Convert a Pillow image to uint8 (1, 3, height, width), upright, on white."""
     width, height = image.size
     if width * height > MOST_PIXELS_IN_FILE:
         raise ValueError(f"an image of {width}×{height} pixels is refused: make it smaller")
     _require_moderate(height, width, size)
-    # MPO is what Pillow calls JPEG with more than one picture in it.
+    # MPO is Pillow's name for a JPEG file that contains several images.
     if isinstance(image, ImageFile.ImageFile) and image.format not in (*FORMATS, "MPO"):
         raise ValueError(
             f"a file of the format {image.format} is not decoded here: give image.convert('RGB')"
@@ -192,7 +192,7 @@ def _of_pillow(image: Image.Image, size: int | None) -> Tensor:
             pixels = np.array(as_rgb(upright(image)))
         except MemoryError:
             raise
-        except Exception as error:  # decoders of damaged files raise whatever they stumble over
+        except Exception as error:  # decoders raise anything on damaged files
             raise ValueError(f"an image cannot be read: {error}") from error
         return _resized(as_images(pixels[None]), size)
 
@@ -203,8 +203,8 @@ def _label(given: Any) -> Hashable:
     try:
         label: Hashable = _values(given) if isinstance(given, Tensor) else _plain_label(given)
         hash(label)
-        same = _equals_itself(given) and _equals_itself(label)  # what NumPy calls no time is None
-    except Exception as error:  # of a label's own code, or of its depth
+        same = _equals_itself(given) and _equals_itself(label)  # NaT becomes None
+    except Exception as error:  # raised by the code of a label, or by its depth
         raise ValueError(
             f"a label of the kind {type(given).__name__} cannot be told from others: {error}"
         ) from error
@@ -217,15 +217,15 @@ def _label(given: Any) -> Hashable:
 
 
 def _values(labels: npt.NDArray[Any] | Tensor) -> Any:
-    """The values of an array or a tensor as Python's own."""
+    """Return the values of an array or a tensor as Python values."""
     try:
         return labels.tolist()
-    except RuntimeError as error:  # of tensors that have no values, or not in a row
+    except RuntimeError as error:  # meta tensors and sparse ones
         raise ValueError(f"labels must be plain values: {error}") from error
 
 
 def _plain_label(label: Any) -> Hashable:
-    """NumPy's numbers and strings as Python's own, those in tuples too."""
+    """Convert NumPy scalars to Python values, also inside tuples."""
     if type(label) is tuple:
         return tuple(_plain_label(part) for part in label)
     plain: Hashable = label.item() if isinstance(label, np.generic) else label
@@ -239,24 +239,24 @@ def _equals_itself(label: Any) -> bool:
 
 
 def can_be_saved(label: Hashable, level: int = 0) -> bool:
-    """Whether a label comes back from a file as it was."""
+    """Return whether a label can be restored from a file."""
     if type(label) is tuple:
-        return level < MOST_LEVELS and all(can_be_saved(part, level + 1) for part in label)
+        return level < MAX_NESTING and all(can_be_saved(part, level + 1) for part in label)
     if type(label) is int:
-        return label.bit_length() <= MOST_BITS
+        return label.bit_length() <= MAX_BITS
     return type(label) in (str, bool, NoneType) or (type(label) is float and math.isfinite(label))
 
 
 def as_settings(
     method: str, defaults: Settings, given: Mapping[str, Any], others: Sequence[str]
 ) -> Settings:
-    """A method's settings with some of them given, checked.
+    """Replace some of a method's settings, and check them all.
 
     Args:
-        method: its name.
-        defaults: its settings.
-        given: values by name.
-        others: what else may have been meant by an unknown name.
+        method: Name of the method.
+        defaults: Its settings.
+        given: Values by name.
+        others: Names, besides those of settings, to suggest for an unknown name.
     """
     known = [field.name for field in fields(defaults)]
     for name in given:
@@ -268,7 +268,7 @@ def as_settings(
 
 
 def as_whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number within bounds."""
+    """Convert to int, and check the bounds."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ValueError(f"{name} must be a whole number, not {value!r}")
     if int(value) < least or (most is not None and int(value) > most):
@@ -279,21 +279,21 @@ def as_whole_number(name: str, value: Any, least: int, most: int | None = None) 
 
 
 def as_per_channel(name: str, value: Any) -> Triple:
-    """One number for all three channels, or one for each, as three."""
+    """Convert one number for all channels, or one for each, to three floats."""
     try:
         numbers = np.broadcast_to(value, 3)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a number or three, not {value!r}") from error
     if numbers.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be a number or three, not {value!r}")
-    if not (np.abs(numbers) <= MOST_OF_PIXELS).all():
+    if not (np.abs(numbers) <= MAX_MEAN).all():
         raise ValueError(f"{name} must be finite and like pixels in 0…1, not {value!r}")
     red, green, blue = numbers.astype(float).tolist()
     return red, green, blue
 
 
 def as_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
-    """One weight for each of so many images, none below 0 and some above."""
+    """Convert weights of images to an array (count,); they are at least 0, and not all 0."""
     try:
         numbers = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Checks of a saved classifier: whatever its file holds, it is sound or refused.
+"""Upgrade and validate the state of a saved classifier.
 
-A checksum says that a file is as it was written, not that what was written makes sense.
+A checksum proves that a file is as it was written, not that its content makes sense.
 """
 
 import math
@@ -11,15 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onpro.inputs import MOST_PIXELS, can_be_saved
+from onpro.inputs import MAX_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Progress
 
-MOST = 2**53
+MAX_COUNT = 2**53
 """Of what is counted: images, steps."""
+
+MOVED_SETTINGS = {"distillation": (0.0, "kd"), "rotations": (1, "rot")}
+"""Settings of version 1 that are wrappers now: the value that switches them off, the wrapper."""
 
 AVERAGES: dict[type[torch.optim.Optimizer], set[str]] = {
     torch.optim.SGD: {"momentum_buffer"},
@@ -33,13 +36,54 @@ class UnsoundError(ValueError):
 
 
 def require(holds: bool, part: str) -> None:
-    """Refuse a saved classifier of which a part is not what it must be."""
+    """Refuse a saved classifier unless the condition on one of its parts holds."""
     if not holds:
         raise UnsoundError(part)
 
 
+def upgraded(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the content of a file of any version to that of the newest.
+
+    Raises:
+        ValueError: if a setting it was trained with no longer exists.
+    """
+    return dict(state) if state["version"] > 1 else _from_version_1(state)
+
+
+def _from_version_1(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Version 1 counted the classes before a task, which were numbered by arrival."""
+    params, learner = dict(state["params"]), state["learner"]
+    name = params["method"]
+    if name in ("er", "aser", "scr", "dvc"):
+        for setting, (off, wrapper) in MOVED_SETTINGS.items():
+            value = params.pop(setting, off)
+            if isinstance(value, bool) or value != off:
+                raise ValueError(
+                    f"the setting {setting}={value!r} of {name} is now a method of its own: train "
+                    f"{name}-{wrapper} from scratch, or load the file with the onpro that saved it"
+                )
+    if learner is not None:
+        method = dict(learner["method"])
+        progress = dict(method["progress"])
+        seen, before = progress["seen"], progress.pop("classes_before_task")
+        require(_is_count(before) and before <= len(seen), "progress")
+        method["progress"] = progress | {"seen_before_task": sorted(seen)[:before]}
+        if name == "onpro":
+            method["old_classes"] = torch.arange(len(method["prototypes"])) < before
+        if name == "pass":
+            method["memory"] = {
+                "capacity": 0,
+                "seen": 0,
+                "images": torch.zeros((0, *learner["image_shape"]), dtype=torch.uint8),
+                "labels": torch.zeros(0, dtype=torch.int64),
+                "fields": {},
+            }
+        learner = {**learner, "method": method}
+    return {**state, "params": params, "learner": learner}
+
+
 def check_file(state: Mapping[str, Any]) -> None:
-    """Refuse what is not the content of a classifier's file."""
+    """Refuse a state that is not the content of a classifier's file."""
     require(set(state) == {"version", "params", "learner"}, "its parts")
     params, learner = state["params"], state["learner"]
     require(not any(tensor.is_complex() for tensor in _tensors(state)), "its tensors")
@@ -51,27 +95,27 @@ def check_file(state: Mapping[str, Any]) -> None:
         require(all(map(can_be_saved, labels)) and len(set(labels)) == len(labels), "the labels")
 
 
-def check_learner(state: Mapping[str, Any], image_size: int | None) -> None:
-    """Refuse what is not the state of a learner; its method's is looked at later.
+def check_model(state: Mapping[str, Any], image_size: int | None) -> None:
+    """Refuse a state that is not that of a `FittedModel`; `check_method` checks its method.
 
     Args:
-        state: what was saved.
-        image_size: the side every image is resized to, if any.
+        state: The saved state.
+        image_size: Side to which every image is resized, if any.
     """
     names = {"image_shape", "device", "labels", "outputs", "taken", "seen", "method"}
-    require(set(state) == names, "the learner's parts")
+    require(set(state) == names, "the model's parts")
     shape = state["image_shape"]
     require(
-        type(shape) is tuple and len(shape) == 3 and all(_counts(side) for side in shape),
+        type(shape) is tuple and len(shape) == 3 and all(_is_count(side) for side in shape),
         "the images' shape",
     )
     channels, height, width = shape
-    require(channels == 3 and 1 <= height * width <= MOST_PIXELS, "the images' shape")
+    require(channels == 3 and 1 <= height * width <= MAX_PIXELS, "the images' shape")
     require(image_size in (None, height) and image_size in (None, width), "the images' shape")
     require(state["device"] in ("cpu", "cuda"), "the device")
-    require(_counts(state["taken"]) and _counts(state["seen"]), "the counters")
+    require(_is_count(state["taken"]) and _is_count(state["seen"]), "the counters")
     labels, outputs = state["labels"], state["outputs"]
-    require(type(outputs) is list and all(_counts(k) for k in outputs), "the outputs")
+    require(type(outputs) is list and all(_is_count(k) for k in outputs), "the outputs")
     require(outputs == sorted(set(outputs)) and len(outputs) == len(labels), "the outputs")
     require(all(k < state["taken"] for k in outputs), "the outputs")
     method = state["method"]
@@ -84,12 +128,12 @@ def check_learner(state: Mapping[str, Any], image_size: int | None) -> None:
 
 
 def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[str, Any]) -> None:
-    """Refuse a method that was made of a state and is not what the state says, or not sound.
+    """Refuse a method that has loaded a state, but differs from it or is not sound.
 
     Args:
-        method: it has loaded the state.
-        saved: the state.
-        learner: the state of the learner it belongs to, already checked.
+        method: The method.
+        saved: Its saved state.
+        learner: The state of the model it belongs to, already checked.
     """
     now = method.state_dict()
     require(saved.keys() == now.keys(), "the method's parts")
@@ -115,7 +159,7 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two states are of equal structure, types and values; NaN equals itself here."""
+    """Return whether two states are equal in structure, types and values; NaN equals itself."""
     if type(a) is not type(b):
         return isinstance(a, Mapping) and isinstance(b, Mapping) and same(dict(a), dict(b))
     if isinstance(a, Tensor):
@@ -138,23 +182,24 @@ def _check_progress(progress: Progress) -> None:
     for field in fields(progress):
         value = getattr(progress, field.name)
         if field.name in ("seen", "seen_before_task"):
-            require(all(map(_counts, value)), "progress")
+            require(all(map(_is_count, value)), "progress")
         elif field.name == "task_open":
             require(type(value) is bool, "progress")
         elif field.name == "announced":
             require(value is None, "progress")
         else:
-            require(_counts(value) or (field.name == "task" and same(value, -1)), "progress")
+            require(_is_count(value) or (field.name == "task" and same(value, -1)), "progress")
     require(progress.steps_in_task <= progress.steps, "progress")
     require(progress.task < progress.steps or progress.task <= 0, "progress")
-    require(progress.seen_before_task <= progress.seen, "progress")
+    before = progress.seen_before_task
+    require(before <= progress.seen, "progress")
+    require(before == set(range(len(before))), "progress")  # a classifier numbers by arrival
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], name: str) -> None:
-    """Settings are the method's own; averages are those of the parameters.
+    """Refuse settings other than the method's, and averages that do not fit the parameters.
 
-    The settings of a group are not compared with what was saved: another version of torch may have
-    more of them.
+    The saved settings of a group are not compared: another version of torch may have more of them.
     """
     now = optimizer.state_dict()
     require(saved.keys() == now.keys() and same(saved["state"], now["state"]), name)
@@ -174,12 +219,12 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any],
             require(isinstance(average, Tensor) and average.shape == shape, name)
             require(average.dtype == parameter.dtype, name)
         if "step" in averages:
-            require(bool(0 <= averages["step"] < MOST), name)
+            require(bool(0 <= averages["step"] < MAX_COUNT), name)
             require(not bool((averages["exp_avg_sq"] < 0).any()), name)
 
 
 def _check_averages(method: AnyMethod) -> None:
-    """A module is trained as a whole or not at all, and the encoder with whatever else is."""
+    """Refuse averages of a part of a module, and any without those of the encoder."""
     averaged = set(method.optimizer.state)
     modules = [part for part in vars(method).values() if isinstance(part, nn.Module)]
     for child in (child for module in modules for child in module.children()):
@@ -200,5 +245,5 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
-def _counts(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MAX_COUNT

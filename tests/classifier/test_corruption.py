@@ -50,7 +50,7 @@ def use(classifier: OnlineClassifier, photos: Any, folder: Path) -> None:
     if classifier.get_params().get("epochs", 1) > 10:
         return  # another classifier, and a slow one
     try:
-        if classifier._learner is not None:
+        if classifier._model is not None:
             classifier.predict(images[:2])
         classifier.partial_fit(images, labels)
         classifier.predict(images)

@@ -170,7 +170,7 @@ def test_no_state_of_any_method_depends_on_a_forgotten_class(
         state = load_state(tmp_path / "c", kind="classifier")["learner"]["method"]
         assert not holds_class(state, gone)
         left.append(of_class(state, gone))
-        assert left[-1].keys() == of_class(classifier._learner.method.state_dict(), gone).keys()
+        assert left[-1].keys() == of_class(classifier._model.method.state_dict(), gone).keys()
     assert left[0], "a method keeps something for each class"
     for place, trace in left[0].items():
         assert torch.equal(trace, left[1][place]), place

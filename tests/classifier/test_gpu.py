@@ -1,5 +1,7 @@
 """On a GPU: what was learned there or elsewhere can be taken to the other."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,24 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
+
+
+CONSTRUCT = """
+import os, torch
+from onpro import OnlineClassifier
+OnlineClassifier()
+OnlineClassifier(device="cuda", precision="auto")
+assert not torch.cuda.is_initialized()
+child = os.fork()
+if not child:  # a process cannot use a GPU that its parent has initialised
+    torch.ones(1, device="cuda")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_the_constructor_leaves_the_gpu_alone() -> None:
+    subprocess.run([sys.executable, "-c", CONSTRUCT], check=True)
 
 
 @pytest.mark.parametrize(("here", "there"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")])

@@ -10,7 +10,7 @@ import torch
 from PIL import EpsImagePlugin, Image
 from torch._subclasses import FakeTensorMode
 
-from onpro.learner import Learner
+from onpro.fitted import FittedModel
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
@@ -348,12 +348,12 @@ def test_an_error_inside_fit_leaves_what_was_learned(
     classifier = make(batch_size=1).fit(GOOD, LABELS)
     before, steps = fingerprint(classifier), iter([None, None])
 
-    def learn(self: Any, *given: Any, original: Any = Learner.learn) -> None:
+    def learn(self: Any, *given: Any, original: Any = FittedModel.learn) -> None:
         if next(steps, "over") == "over":
             raise MemoryError
         original(self, *given)
 
-    monkeypatch.setattr(Learner, "learn", learn)
+    monkeypatch.setattr(FittedModel, "learn", learn)
     with pytest.raises(MemoryError):
         classifier.fit(GOOD, LABELS)
     assert fingerprint(classifier) == before

@@ -14,18 +14,23 @@ import numpy as np
 import pytest
 
 from onpro import OnlineClassifier
+from onpro.methods import methods
+from onpro.methods.parts import network
+from onpro.nn import build_encoder
+from onpro.restoring import same
 from onpro.training.statefile import freeze, load_state, save_state
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-@pytest.mark.parametrize("method", ["er", "onpro"])
+@pytest.mark.parametrize("method", ["er", "onpro", "er-kd", "er-rot"])
 @pytest.mark.parametrize("way", ["file", "clone", "pickle", "deepcopy"])
 def test_a_copy_goes_on_exactly_as_the_original(
     make: Any, photos: Any, fingerprint: Any, tmp_path: Path, method: str, way: str
 ) -> None:
     images, labels = photos(40)
     original = make(method, seed=4, precision="fp32", image_size=8)
+    assert original.method == method
     original.partial_fit(images[:20], np.array(["x", "y", "z"])[labels[:20]])
     if way == "file":
         original.save(str(tmp_path / "c.onpro"))
@@ -136,7 +141,7 @@ def test_other_files_are_refused(make: Any, photos: Any, tmp_path: Path) -> None
         OnlineClassifier.load(tmp_path / "other")
     make().partial_fit(*photos(4)).save(tmp_path / "c")
     state = load_state(tmp_path / "c", kind="classifier")
-    save_state(tmp_path / "newer", freeze(state | {"version": 2}, kind="classifier"))
+    save_state(tmp_path / "newer", freeze(state | {"version": 3}, kind="classifier"))
     with pytest.raises(ValueError, match="newer version"):
         OnlineClassifier.load(tmp_path / "newer")
     del state["learner"]["method"]["memory"]
@@ -233,9 +238,10 @@ def test_what_was_learned_with_is_saved_not_what_was_set_since(
     assert classifier.fit(images, labels).settings_.learning_rate == 0.5
 
 
-def test_files_of_version_1_are_read() -> None:
-    loaded = OnlineClassifier.load(FIXTURES / "version_1.onpro", device="cpu")
-    expected = np.load(FIXTURES / "version_1.npz", allow_pickle=False)
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_all_versions_are_read(version: int) -> None:
+    loaded = OnlineClassifier.load(FIXTURES / f"version_{version}.onpro", device="cpu")
+    expected = np.load(FIXTURES / f"version_{version}.npz", allow_pickle=False)
     assert loaded.classes_.tolist() == ["wren", 2, None, ("crow", 1)]
     assert loaded.n_seen_ == 24
     assert len(loaded.memory_.images) == 5
@@ -244,6 +250,105 @@ def test_files_of_version_1_are_read() -> None:
     )
     loaded.partial_fit(expected["images"][:4], ["wren", 2, None, "new"])
     assert loaded.n_seen_ == 28
+
+
+def as_version_1(state: dict[str, Any]) -> dict[str, Any]:
+    """The same classifier as version 1 saved it."""
+    state["version"] = 1
+    name = state["params"]["method"]
+    if name in ("er", "aser", "scr", "dvc"):
+        state["params"]["rotations"] = 1
+    if name == "er":
+        state["params"]["distillation"] = 0.0
+    method = state["learner"]["method"]
+    before = method["progress"].pop("seen_before_task")
+    method["progress"]["classes_before_task"] = len(before)
+    method.pop("old_classes", None)
+    if name == "pass":
+        del method["memory"]
+    return state
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_version_1_goes_on_exactly(
+    make: Any, photos: Any, fingerprint: Any, tmp_path: Path, method: str
+) -> None:
+    """With three classes before the current task, one of them forgotten."""
+    images, labels = photos(16, classes=4)
+    few = {"epochs": 1} if method == "gdumb" else {}
+    original = make(method, memory=8, batch_size=4, **few)
+    original.partial_fit(images, np.sort(labels)).forget(1)
+    original.save(tmp_path / "c")
+    state = as_version_1(load_state(tmp_path / "c", kind="classifier"))
+    assert state["learner"]["method"]["progress"]["classes_before_task"] == 3
+    save_state(tmp_path / "old", freeze(state, kind="classifier"))
+    loaded = OnlineClassifier.load(tmp_path / "old", device="cpu")
+    for each in (original, loaded):
+        each.partial_fit(images, labels)
+    now, expected = loaded.__getstate__()["learner"], original.__getstate__()["learner"]
+    assert same(now, expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "setting", "value", "wrapped"),
+    [
+        ("er", "distillation", 10.0, "er-kd"),
+        ("er", "rotations", 16, "er-rot"),
+        ("scr", "rotations", 4, "scr-rot"),
+        ("aser", "rotations", True, "aser-rot"),
+    ],
+)
+def test_settings_that_became_methods_are_named(
+    make: Any, photos: Any, tmp_path: Path, method: str, setting: str, value: Any, wrapped: str
+) -> None:
+    make(method).partial_fit(*photos(4)).save(tmp_path / "c")
+    state = as_version_1(load_state(tmp_path / "c", kind="classifier"))
+    state["params"][setting] = value
+    save_state(tmp_path / "old", freeze(state, kind="classifier"))
+    with pytest.raises(ValueError, match=f"{setting}={value} of {method} is now .* {wrapped}"):
+        OnlineClassifier.load(tmp_path / "old", device="cpu")
+
+
+@pytest.mark.parametrize("before", [-1, 5, True, None, 1.0])
+def test_version_1_must_be_sound_too(make: Any, photos: Any, tmp_path: Path, before: Any) -> None:
+    make("er").partial_fit(*photos(4)).save(tmp_path / "c")
+    state = as_version_1(load_state(tmp_path / "c", kind="classifier"))
+    state["learner"]["method"]["progress"]["classes_before_task"] = before
+    save_state(tmp_path / "old", freeze(state, kind="classifier"))
+    with pytest.raises(ValueError, match="fits together: progress"):
+        OnlineClassifier.load(tmp_path / "old", device="cpu")
+
+
+@pytest.mark.parametrize("before", [[1], [0, 2], [0, 0], [0, 1, 2, 3], [-1], 1])
+def test_classes_before_a_task_are_the_first_to_arrive(
+    make: Any, photos: Any, tmp_path: Path, before: Any
+) -> None:
+    make("er").partial_fit(*photos(4)).save(tmp_path / "c")
+    state = load_state(tmp_path / "c", kind="classifier")
+    state["learner"]["method"]["progress"]["seen_before_task"] = before
+    save_state(tmp_path / "odd", freeze(state, kind="classifier"))
+    with pytest.raises(ValueError, match="fits together"):
+        OnlineClassifier.load(tmp_path / "odd", device="cpu")
+
+
+@pytest.mark.parametrize("way", ["file", "clone"])
+def test_loading_builds_the_network_once(
+    make: Any, photos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    classifier = make("er", image_size=8).partial_fit(*photos(4))
+    classifier.save(tmp_path / "c")
+    built: list[str] = []
+
+    def build(name: str, *given: Any, **options: Any) -> Any:
+        built.append(name)
+        return build_encoder(name, *given, **options)
+
+    monkeypatch.setattr(network, "build_encoder", build)
+    if way == "file":
+        OnlineClassifier.load(tmp_path / "c", device="cpu")
+    else:
+        classifier.clone()
+    assert built == ["slim"]
 
 
 def mode(path: Path) -> int:

@@ -1,5 +1,6 @@
 """What a classifier learns, and what it says."""
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from onpro.augment import Normalise
 from onpro.methods import Context, methods
 from onpro.methods.onpro import OnPro, OnProSettings
 from onpro.streams import Batch
+from onpro.training.stepper import Stepper
 
 
 def test_importing_the_package_imports_no_torch() -> None:
@@ -138,15 +140,16 @@ def test_it_is_the_method_without_any_announcement(photos: Any) -> None:
     assert classifier.partial_fit(images, labels).settings_ == settings
     context = Context((3, 8, 8), Normalise((0.5,) * 3, (0.25,) * 3), memory=10, seed=3)
     learner = OnPro(settings, context)
+    stepper = Stepper(learner)
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
     for start in range(0, 40, 10):
         part = torch.from_numpy(labels[start : start + 10])
-        learner.observe(Batch(pixels[start : start + 10], part, None, (0, 1, 2)))
+        stepper.step(Batch(pixels[start : start + 10], part, None, (0, 1, 2)))
     expected = learner.scores(pixels).double().softmax(1).numpy()
     np.testing.assert_array_equal(classifier.predict_proba(images), expected)
 
 
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize("name", [*methods(), "er-kd", "er-rot", "scr-rot"])
 def test_every_method_works_behind_it(name: str, photos: Any, fingerprint: Any) -> None:
     images, labels = photos(24)
     labels = np.sort(labels)
@@ -278,7 +281,7 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"augmentation": "blur"}, "no augmentation"),
         ({"memory": 0}, "memory must be at least 1"),
         ({"memory": -1}, "memory must be at least 1"),
-        ({"memory": 2**70}, "does not fit"),
+        ({"memory": 2**70}, "memory must be at least 1 and at most 1099511627776"),
         ({"memory": 1.5}, "memory must be a whole number"),
         ({"memory": True}, "memory must be a whole number"),
         ({"seed": "a"}, "seed must be a whole number"),
@@ -303,8 +306,7 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"device": np.array(["cpu", "cuda"])}, "no device"),
         ({"precision": "fp8"}, "precision must be"),
         ({"precision": ["fp32"]}, "precision must be"),
-        ({"method": "onpro", "image_size": 9, "rotations": 16}, "even side"),
-        ({"method": "onpro", "projection": 400}, "wider than the encoder"),
+        ({"precision": "tf32"}, "tf32 needs a GPU"),
         ({"method": "onpro", "betas": (0.9,)}, "betas must be .a number, a number."),
     ],
 )
@@ -314,11 +316,71 @@ def test_what_cannot_work_is_refused_at_once(params: dict[str, Any], sentence: s
         OnlineClassifier(**given)
 
 
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"rotations": 16, "image_size": 9}, "even side"),
+        ({"projection": 400}, "wider than the encoder"),
+        ({"memory": 2**40}, "a memory of 1099511627776 images does not fit"),
+        ({"method": "er", "encoder": "resnet18-imagenet"}, "too small for the encoder"),
+        ({"method": "er-rot", "image_size": 9}, "even side"),
+    ],
+)
+def test_what_only_the_network_tells_is_refused_before_anything_is_learned(
+    photos: Any, params: dict[str, Any], sentence: str
+) -> None:
+    classifier = OnlineClassifier(**{"method": "onpro", "device": "cpu"} | params)
+    for learn in (classifier.partial_fit, classifier.fit):
+        with pytest.raises(ValueError, match=sentence):
+            learn(*photos(4))
+    with pytest.raises(NotFittedError):
+        classifier.predict(photos(4)[0])
+
+
 def test_a_setting_that_does_not_fit_the_first_images_changes_nothing(photos: Any) -> None:
     classifier = OnlineClassifier("onpro", device="cpu", rotations=16)
     with pytest.raises(ValueError, match="even side"):
         classifier.partial_fit(*photos(4, side=9))
     assert classifier.partial_fit(*photos(4, side=8)).n_seen_ == 4
+
+
+def test_the_constructor_builds_no_network_and_asks_no_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(torch.nn.Module, "__init__", refuse)
+    monkeypatch.setattr("onpro.nn.build_encoder", refuse)
+    for name in ("is_available", "device_count", "is_bf16_supported"):
+        monkeypatch.setattr(torch.cuda, name, refuse)
+    for params in (
+        {},
+        {"method": "er"},
+        {"device": "cpu", "image_size": 32},
+        {"precision": "tf32"},
+    ):
+        classifier = OnlineClassifier(**params)
+        copied = pickle.loads(pickle.dumps(classifier.set_params(memory=9)))
+        assert copied.get_params() == classifier.get_params()
+
+
+def test_auto_is_resolved_when_learning_begins(
+    photos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = OnlineClassifier("er", memory=5)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert classifier.partial_fit(*photos(2)).settings_.encoder == "slim"
+
+
+def test_a_gpu_that_does_not_work_is_refused_when_learning_begins(
+    make: Any, photos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    classifier = make(device="cuda")
+    with pytest.raises(ValueError, match="no CUDA device is available"):
+        classifier.partial_fit(*photos(2))
 
 
 def test_a_named_encoder_brings_the_methods_own_defaults(photos: Any) -> None:

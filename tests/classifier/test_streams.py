@@ -12,9 +12,9 @@ from torch import Tensor
 from onpro import OnlineClassifier
 from onpro.augment import Normalise
 from onpro.data.digits import load_digits
-from onpro.experiments.recipes import settings_for
-from onpro.methods import Context, method
+from onpro.methods import Context, method, settings_for
 from onpro.streams import ClassIncremental
+from onpro.training.stepper import Stepper
 
 MEMORY = 100
 
@@ -26,9 +26,10 @@ def accuracy_on_the_benchmark(name: str, seed: int) -> float:
     normalise = Normalise(stream.mean, stream.std)
     context = Context(stream.image_shape, normalise, num_classes=10, memory=MEMORY, seed=seed)
     learner = method(name)(settings_for(name, "digits"), context)
+    stepper = Stepper(learner)
     for batch in stream:
-        learner.observe(batch)
-    learner.finish_task()
+        stepper.step(batch)
+    stepper.finish_task()
     return 100 * float((learner.predict(data.test.images) == data.test.labels).float().mean())
 
 

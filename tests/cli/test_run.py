@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onpro.methods import method, registry
+from onpro.methods import registry
 from onpro.training import Evaluated
 from tests.cli.conftest import Answer, Command
 

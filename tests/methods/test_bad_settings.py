@@ -12,7 +12,7 @@ from onpro.augment import Normalise
 from onpro.errors import UserError
 from onpro.methods import Context, method, methods
 from onpro.streams import Batch
-from onpro.typed import fits
+from onpro.validation import fits
 from tests.methods.learners import DATA, batches, learner, refused, stepper
 
 SLIPS: dict[type, list[Any]] = {

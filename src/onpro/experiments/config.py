@@ -16,7 +16,7 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
-from onpro.typed import described, fits
+from onpro.validation import described, fits
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, recipes
-from onpro.typed import accepted, described, fits
+from onpro.validation import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
 """Keys that vary the stream: fields of `RunConfig`."""

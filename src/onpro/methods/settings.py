@@ -11,7 +11,7 @@ from torch import Tensor
 from onpro import augment, nn
 from onpro.errors import UserError
 from onpro.nn.optimizers import SGD, Adam
-from onpro.typed import described, fits
+from onpro.validation import described, fits
 
 MAX_NUMBER = 1e9
 """A number beyond this is a slip: nothing is counted or weighed in billions."""

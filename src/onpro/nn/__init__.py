@@ -25,6 +25,7 @@ __all__ = [
     "GrowingLinear",
     "Precision",
     "build_encoder",
+    "check_image_size",
     "convolutions",
     "encoder_kind",
     "fused_kernels_exist",
@@ -68,14 +69,19 @@ def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) ->
         image_shape: Channels, height and width.
         seed: Seed of the initial weights; the global random state is neither read nor changed.
     """
-    kind = encoder_kind(name)
-    channels, height, width = image_shape
-    if min(height, width) < kind.minimum_side:
+    check_image_size(name, image_shape)
+    with seeded(seed):
+        return encoder_kind(name).build(image_shape[0])
+
+
+def check_image_size(name: str, image_shape: tuple[int, int, int]) -> None:
+    """Refuse images that are too small for an encoder; see `build_encoder`."""
+    least = encoder_kind(name).minimum_side
+    _, height, width = image_shape
+    if min(height, width) < least:
         fitting = [other for other, k in ENCODERS.items() if min(height, width) >= k.minimum_side]
         raise UserError(
             f"images of {height}×{width} pixels are too small for the encoder '{name}': "
-            f"use images of at least {kind.minimum_side}×{kind.minimum_side}"
+            f"use images of at least {least}×{least}"
             + (f", or the encoder {' or '.join(fitting)}." if fitting else ".")
         )
-    with seeded(seed):
-        return kind.build(channels)

@@ -1,8 +1,7 @@
-"""What a classifier has learned, and who may touch it when."""
+"""A model in training: a method, and the label of each of its outputs."""
 
 import copy
 from collections.abc import Hashable, Mapping
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,25 +19,30 @@ from onpro.training.stepper import Stepper
 
 
 class Remembered(NamedTuple):
-    """Images a classifier has kept, uint8 (n, height, width, 3), and their labels (n,)."""
+    """Images in a classifier's memory, uint8 (n, height, width, 3), and their labels (n,)."""
 
     images: npt.NDArray[np.uint8]
     labels: npt.NDArray[Any]
 
 
-class Learner:
-    """What has been learned: by which method, and which label has which of its outputs."""
+class FittedModel:
+    """A method that learns labels of any hashable kind.
+
+    Args:
+        method: What learns; a new one.
+        params: The classifier's parameters, as they are when learning begins.
+    """
 
     def __init__(self, method: AnyMethod, params: dict[str, Any]) -> None:
         self.method = method
         self.stepper = Stepper(method)
         self.params = params
-        """The classifier's parameters when learning began."""
         self.labels: dict[int, Hashable] = {}
         """The label of each output, in the order of arrival."""
         self.taken = 0
-        """Outputs ever given to a label; those of forgotten labels are not used again."""
+        """Number of outputs ever given to a label; those of forgotten labels are not reused."""
         self.seen = 0
+        """Number of images learned from."""
 
     def check(self, pixels: Tensor) -> None:
         """Refuse images of another size than those learned from."""
@@ -51,9 +55,10 @@ class Learner:
             )
 
     def encode(self, labels: list[Hashable]) -> tuple[list[int], dict[int, Hashable]]:
-        """The output of each label, and the labels of those outputs that are new.
+        """Return the output of each label, and the labels of new outputs.
 
-        All of a label's own code runs here, so that nothing can fail once learning has begun.
+        All code of the labels themselves (`__hash__`, `__eq__`) runs here, so that it cannot fail
+        once learning has begun.
         """
         try:
             outputs = {label: output for output, label in self.labels.items()}
@@ -61,7 +66,7 @@ class Learner:
             codes = [
                 outputs.setdefault(label, self.taken + len(outputs) - known) for label in labels
             ]
-        except Exception as error:  # of a label's own code
+        except Exception as error:  # raised by the code of a label
             raise ValueError(f"labels cannot be told from each other: {error}") from error
         if len(set(zip(map(id, labels), codes, strict=True))) > len(set(map(id, labels))):
             raise ValueError("the hash of a label changes: it cannot be told from others")
@@ -69,12 +74,12 @@ class Learner:
         return codes, unseen
 
     def learn(self, pixels: Tensor, codes: list[int], unseen: Mapping[int, Hashable]) -> None:
-        """One step; labels count as known only once it is done.
+        """Take one training step; new labels are known once it is done.
 
         Args:
-            pixels: (n, 3, height, width).
-            codes: n outputs, as `encode` gives them.
-            unseen: the labels of new outputs, as `encode` gives them; it may name more of them.
+            pixels: Images (n, 3, height, width).
+            codes: Their outputs, from `encode`.
+            unseen: The labels of new outputs, from `encode`; it may name more than this batch has.
         """
         device = self.method.context.device
         self.stepper.step(
@@ -91,7 +96,7 @@ class Learner:
         self.seen += len(codes)
 
     def forget(self, label: Hashable) -> None:
-        """Give a class up; its output is never used again."""
+        """Drop a class; its output is not reused."""
         codes, unseen = self.encode(as_labels([label]))
         if unseen:
             raise ValueError("a class that has not been learned cannot be forgotten")
@@ -99,7 +104,7 @@ class Learner:
         self.labels = {k: other for k, other in self.labels.items() if k != codes[0]}
 
     def scores(self, pixels: Tensor) -> Tensor:
-        """Scores (n, classes) of the classes in the order of `labels`, on the CPU."""
+        """Return scores (n, classes) on the CPU, the classes in the order of `labels`."""
         device = self.method.context.device
         self.stepper.settle()
         chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(EVAL_BATCH)]
@@ -112,15 +117,15 @@ class Learner:
         return scores.clamp(-1e300, 1e300)  # so that a row without any finite score is uniform
 
     def remembered(self) -> Remembered:
-        """Copies of the images in the memory, with their labels."""
-        images, numbers = _stored(self.method)
+        """Return copies of the images in the memory, with their labels."""
+        memory = self.method.memory
         return Remembered(
-            images.permute(0, 2, 3, 1).cpu().numpy().copy(),
-            as_array([self.labels[k] for k in numbers.tolist()]),
+            memory.images.permute(0, 2, 3, 1).cpu().numpy().copy(),
+            as_array([self.labels[k] for k in memory.labels.tolist()]),
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of everything learned."""
+        """Return copies of everything learned."""
         context = self.method.context
         return {
             "image_shape": context.image_shape,
@@ -133,13 +138,18 @@ class Learner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, on whatever device it was."""
+        """Restore a saved state, also one of another kind of device.
+
+        Raises:
+            UnsoundError: if its parts do not fit together.
+        """
         self.labels = dict(zip(state["outputs"], state["labels"], strict=True))
         self.taken, self.seen = state["taken"], state["seen"]
         learned = dict(state["method"])
         context, random = self.method.context, self.method.random
         if state["device"] != context.device.type:
-            # A generator cannot go on on another kind of device; it must not start over either.
+            # The state of a generator is of no use on another kind of device; a generator that
+            # starts over would repeat its numbers.
             for purpose in learned["random"]:
                 seed = derive_seed(context.seed, f"{purpose} after {self.seen}")
                 random[purpose].manual_seed(seed)
@@ -151,30 +161,7 @@ class Learner:
         check_method(self.method, learned, state)
 
 
-class Turns:
-    """A lock that nobody who keeps coming back can keep others from.
-
-    A thread waits for the room while it holds the door, so that one that has just left the room
-    queues behind it.
-    """
-
-    def __init__(self) -> None:
-        self._door, self._room = Lock(), Lock()
-
-    def __enter__(self) -> None:
-        with self._door:
-            self._room.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._room.release()
-
-
-def _stored(method: AnyMethod) -> tuple[Tensor, Tensor]:
-    """The images (n, 3, height, width) a method keeps, and their classes (n,)."""
-    return method.memory.images, method.memory.labels
-
-
 def shape_of(pixels: Tensor) -> tuple[int, int, int]:
-    """Channels, height and width of images."""
+    """Return channels, height and width of images."""
     channels, height, width = pixels.shape[1:]
     return channels, height, width
