@@ -4,6 +4,7 @@ Written here because a library (msgspec, pydantic) would replace only the twenty
 `accepted`, for one more compiled dependency; the error messages would still be ours.
 """
 
+import re
 from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -72,3 +73,49 @@ def described(hint: Any) -> str:
     if get_origin(hint) is tuple:
         return f"[{', '.join(map(described, options))}]"
     return NAMES.get(hint, str(hint))
+
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""Of a method: a word of the command, and of file names."""
+
+RESERVED = frozenset(
+    {
+        "at_once",
+        "base",
+        "batch_size",
+        "checkpoint_every",
+        "class_order",
+        "data",
+        "data_dir",
+        "deterministic",
+        "device",
+        "engine",
+        "fresh",
+        "image_size",
+        "json",
+        "limit_per_class",
+        "mean",
+        "memory",
+        "method",
+        "out",
+        "precision",
+        "recipe",
+        "seed",
+        "seeds",
+        "settings",
+        "std",
+        "tasks",
+        "tensorboard",
+        "threads",
+        "wandb",
+    }
+)
+"""Options of every run and parameters of every classifier: no setting can have their names."""
+
+
+def require_name(name: str) -> None:
+    """Refuse a name that a method cannot have."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"the name of a method is made of letters, digits, '-', '_', '.' and '+': {name!r}"
+        )

@@ -295,7 +295,7 @@ def test_the_head_grows_with_its_optimizer(make: Any, photos: Any) -> None:
         ({"mean": 1e300}, "like pixels"),
         ({"mean": 1j}, "mean must be a number"),
         ({"mean": "0.5"}, "mean must be a number"),
-        ({"std": 0.0}, "above 0"),
+        ({"std": 0.0}, "positive standard deviation"),
         ({"learning_rate": float("inf")}, "learning rate must be finite"),
         ({"device": "tpu"}, "no device"),
         ({"device": "meta"}, "not supported: take auto, cpu or cuda"),

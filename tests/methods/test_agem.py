@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.methods.agem import projected
+from onpro.nn.gradients import projected
 from tests.methods.learners import batches, learner, refused, stepper, watch
 
 

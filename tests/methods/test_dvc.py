@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
+from onpro.methods.base import Labelled, total
 from onpro.methods.dvc import DVCSettings
 from onpro.nn.joint_head import JointHead
 from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
@@ -105,7 +106,8 @@ def test_candidates_whose_gradient_grows_most_are_replayed() -> None:
     batch = batches(1, start=6)[0]
     stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
     ahead = deepcopy(method)
-    loss = ahead.loss(method.normalise(batch.images), method.normalise(batch.images), batch.labels)
+    new = Labelled(method.normalise(batch.images), batch.labels)
+    loss = total(ahead.terms(new, new))
     gradients = torch.autograd.grad(loss, list(ahead.network.parameters()))
 
     def magnitude(network: Any) -> Tensor:
@@ -150,9 +152,9 @@ def test_one_step_down_both_gradients() -> None:
     network, joint = deepcopy(method.network), deepcopy(method.joint)
     ahead = deepcopy(method)
     ahead.network, ahead.joint = network, joint
-    stored = method.normalise(first.images)
-    new = method.normalise(second.images)
-    loss = ahead.loss(new, new, second.labels) + ahead.loss(stored, stored, first.labels)
+    stored = Labelled(method.normalise(first.images), first.labels)
+    new = Labelled(method.normalise(second.images), second.labels)
+    loss = total(ahead.terms(new, new)) + total(ahead.terms(stored, stored))
     parameters = [*network.parameters(), *joint.parameters()]
     gradients = torch.autograd.grad(loss, parameters)
     stepper(method).step(second)

@@ -11,12 +11,11 @@ from torch.nn.functional import cross_entropy, relu
 from onpro.losses import binary_targets, summed_binary_cross_entropy
 from onpro.memory import Memory, Replay
 from onpro.memory.greedy_balanced import GreedyBalancedMemory
+from onpro.memory.redundancy import replacement_probability, slot_weights
 from onpro.methods import gss
-from onpro.methods.agem import projected
 from onpro.methods.derpp import DERpp
-from onpro.methods.gss import replacement_probability, slot_weights
 from onpro.methods.mir import interference
-from onpro.nn.gradients import virtual_step
+from onpro.nn.gradients import projected, virtual_step
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.streams import Batch
 from tests.golden.values import Golden, near

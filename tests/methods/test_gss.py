@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
-from onpro.methods.gss import GSS, weighted_slots
+from onpro.memory.redundancy import weighted_slots
+from onpro.methods.gss import GSS
 from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 

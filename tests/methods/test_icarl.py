@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
 from onpro.losses import binary_targets
-from onpro.methods.icarl import ICaRL, repeated
+from onpro.memory.retrieval import repeated
+from onpro.methods.icarl import ICaRL
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
 

@@ -227,7 +227,7 @@ def test_parts_of_the_replay_batch(
     share: float, size: int, base: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = through_first_task(feedback=share)
-    method.progress.steps_in_task = 1
+    method.progress.task, method.progress.steps_in_task = 1, 1
     parts: dict[str, int] = {}
 
     def randomly(images: Tensor, labels: Tensor, **_: Any) -> Mixture:
@@ -241,7 +241,7 @@ def test_parts_of_the_replay_batch(
     monkeypatch.setattr(apf, "mix_randomly", randomly)
     monkeypatch.setattr(apf, "mix_confused", confused)
     images = torch.arange(size).float()[:, None, None, None].expand(-1, 3, 8, 8)
-    mixture = method.feedback(Labelled(images, torch.arange(size)))
+    mixture = method.mixed_replay(Labelled(images, torch.arange(size)))
     assert parts.get("base") == base
     assert parts.get("feedback", 0) == size - base
     assert len(mixture.first) == size
@@ -281,11 +281,11 @@ def test_mixup_off_never_mixes() -> None:
 def test_share_of_feedback_follows_the_prototypes() -> None:
     """With nothing but feedback, and prototypes of two classes, only these two are replayed."""
     method = through_first_task(feedback=1.0, mixup_probability=0.0)
-    method.progress.steps_in_task = 1
+    method.progress.task, method.progress.steps_in_task = 1, 1
     old = method.sample_replay(20)
     method.prototypes = torch.zeros_like(method.prototypes)
     method.prototypes[:2] = torch.rand(2, 32, generator=torch.Generator().manual_seed(0))
-    mixture = method.feedback(old)
+    mixture = method.mixed_replay(old)
     assert (mixture.first == 0).all()
     assert (mixture.second == 1).all()
     assert len(mixture.first) == 20
@@ -295,10 +295,10 @@ def test_a_replay_batch_that_plain_rounding_leaves_empty_stays_as_it_is() -> Non
     method = through_first_task(
         feedback=1.0, pair_kernel="gaussian", pair_rounding="plain", projection=0
     )
-    method.progress.steps_in_task = 1
+    method.progress.task, method.progress.steps_in_task = 1, 1
     method.prototypes = torch.eye(CLASSES, method.prototypes.shape[1])
     old = method.sample_replay(16)
-    mixture = method.feedback(old)
+    mixture = method.mixed_replay(old)
     assert torch.equal(mixture.images, old.images)
     assert not mixture.weight.any()
 
@@ -327,7 +327,7 @@ def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.Mo
     stepper(method).step(SECOND[0])
     mixtures: list[Mixture] = []
     contrasted: list[Tensor] = []
-    feedback, loss = method.feedback, losses.replay_instance_loss
+    feedback, loss = method.mixed_replay, losses.replay_instance_loss
 
     def note_mixture(old: Labelled) -> Mixture:
         mixtures.append(feedback(old))
@@ -337,7 +337,7 @@ def test_mixed_images_contrast_by_their_fractional_labels(monkeypatch: pytest.Mo
         contrasted.append(labels)
         return loss(similarity, labels, temperature)
 
-    monkeypatch.setattr(method, "feedback", note_mixture)
+    monkeypatch.setattr(method, "mixed_replay", note_mixture)
     monkeypatch.setattr(losses, "replay_instance_loss", note_labels)
     stepper(method).step(SECOND[1])
     ((_, first, second, weight),), (labels,) = mixtures, contrasted
@@ -366,6 +366,27 @@ def test_replay_prototypes_without_new_classes() -> None:
     torch.testing.assert_close(loss, expected)
     everything, _, _ = losses.prototype_contrast(first, second, labels, CLASSES, 0.5)
     assert not torch.isclose(loss, everything)
+
+
+@pytest.mark.parametrize("numbers", [[2, 3, 0, 1], [9, 0, 4, 7]])
+def test_replay_prototypes_without_new_classes_whatever_their_numbers(numbers: list[int]) -> None:
+    """The old classes are those of earlier tasks, not those with low numbers."""
+    method = learner(augmentation="none", seen_without_new=True)
+    renumbered = torch.tensor([*numbers, *range(CLASSES)])
+    for batch in (*FIRST, *SECOND[:3]):
+        labels = renumbered[batch.labels]
+        classes = tuple(sorted(labels.unique().tolist()))
+        stepper(method).step(replace(batch, labels=labels, classes=classes))
+    assert method.old_classes.nonzero().flatten().tolist() == sorted(numbers[:2])
+    images, labels = method.sample_replay(64)
+    features = method.network.features(method.two_views(images))
+    loss = method.ope_seen(features, labels)["ope_seen"]
+    first, second = method.network.embed(features).chunk(2)
+    old = torch.isin(labels, torch.tensor(numbers[:2]))
+    expected, *_ = losses.prototype_contrast(first[old], second[old], labels[old], CLASSES, 0.5)
+    torch.testing.assert_close(loss, expected)
+    new, *_ = losses.prototype_contrast(first[~old], second[~old], labels[~old], CLASSES, 0.5)
+    assert not torch.isclose(loss, new)
 
 
 def test_replay_prototypes_without_new_classes_are_no_term_in_the_first_task() -> None:
@@ -401,7 +422,7 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
     for batch in stream[:-1]:
         stepper(method).step(batch)
     network = deepcopy(method.network)
-    sample_replay, feedback = method.sample_replay, method.feedback
+    sample_replay, feedback = method.sample_replay, method.mixed_replay
     seen: list[Labelled] = []
     replayed: list[Mixture] = []
 
@@ -414,7 +435,7 @@ def test_terms_are_those_of_the_right_views(later: bool) -> None:
         return replayed[-1]
 
     method.sample_replay = note_seen  # type: ignore[method-assign] # likewise
-    method.feedback = note_replay  # type: ignore[method-assign] # likewise
+    method.mixed_replay = note_replay  # type: ignore[method-assign] # likewise
     terms = stepper(method).step(stream[-1])
 
     def embed(*views: Tensor) -> Tensor:

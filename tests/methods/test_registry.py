@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onpro import validation
 from onpro.classifier import OWN
 from onpro.cli.run import RunOptions
 from onpro.errors import UserError
@@ -139,7 +140,7 @@ def test_settings_that_could_not_be_options_are_refused(
 
 def test_the_options_of_every_run_are_reserved() -> None:
     options = {field.name for kind in (RunOptions, RunConfig) for field in fields(kind)}
-    assert options | {*OWN, "base"} == registry.RESERVED
+    assert options | {*OWN, "base"} == validation.RESERVED
 
 
 def test_two_methods_cannot_have_one_name() -> None:

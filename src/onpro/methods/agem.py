@@ -3,18 +3,16 @@
 Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Method, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.nn.gradients import flattened
+from onpro.nn.gradients import projected
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
@@ -57,10 +55,12 @@ class AGEM(Method[AGEMSettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step along the projected gradient, then the memory update."""
-        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        terms = {"new": total(self.terms(new))}
         gradients = self.gradients(terms["new"])
         if self.progress.task > 0 and len(self.memory):
-            terms["reference"] = self.loss(*self.sample_replay(self.settings.replay_batch))
+            reference = self.sample_replay(self.settings.replay_batch)
+            terms["reference"] = total(self.terms(reference))
             gradients = projected(gradients, self.gradients(terms["reference"]))
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
@@ -68,28 +68,13 @@ class AGEM(Method[AGEMSettings]):
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """CE of network input, augmented."""
-        return cross_entropy(self.network.logits(self.augment(images)), labels)
+    def terms(self, samples: Labelled) -> Terms:
+        """CE of augmented images."""
+        logits = self.network.logits(self.augment(samples.images))
+        return {"ce": cross_entropy(logits, samples.labels)}
 
     def gradients(self, loss: Tensor) -> list[Tensor]:
         """The gradient of a loss, parameter by parameter."""
         self.optimizer.zero_grad(set_to_none=True)
         self.backward({"loss": loss})
         return [p.grad for p in self.network.parameters() if p.grad is not None]
-
-
-def projected(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> list[Tensor]:
-    """G − (⟨G, G_ref⟩ / ⟨G_ref, G_ref⟩)·G_ref where ⟨G, G_ref⟩ < 0, else G.
-
-    Both inner products run over all parameters at once, not layer by layer. A common factor of
-    both gradients changes nothing, so they may be scaled for half precision.
-
-    Args:
-        gradients: G, parameter by parameter.
-        reference: G_ref, likewise.
-    """
-    whole, whole_reference = flattened(gradients), flattened(reference)
-    product = (whole * whole_reference).sum()
-    share = torch.where(product < 0, product / whole_reference.square().sum(), 0.0)
-    return [torch.addcmul(g, share, r, value=-1) for g, r in zip(gradients, reference, strict=True)]

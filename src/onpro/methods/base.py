@@ -15,6 +15,7 @@ from onpro.methods.settings import Settings
 from onpro.nn import AUTOCAST, Precision
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
+from onpro.nn.optimizers import lay_out_like_parameters
 from onpro.randomness import Generators
 from onpro.streams import Batch, Progress
 
@@ -225,8 +226,8 @@ class Method(ABC, Generic[S]):
 
     def sample_replay(self, count: int) -> Labelled:
         """Up to `count` random images of the memory as network input, and their labels."""
-        if not len(self.memory):
-            return Labelled(self.normalise(self.memory.images), self.memory.labels)
+        if not count or not len(self.memory):
+            return Labelled(self.normalise(self.memory.images[:0]), self.memory.labels[:0])
         slots = retrieval.uniform(self.memory, count, self.random["memory"])
         replay = self.memory.take(slots)
         return Labelled(self.normalise(replay.images), replay.labels)
@@ -303,20 +304,9 @@ class Method(ABC, Generic[S]):
             elif isinstance(value, Stateful):
                 value.load_state_dict(state[name])
             if isinstance(value, torch.optim.Optimizer):
-                _lay_out_like_parameters(value)
+                lay_out_like_parameters(value)
 
 
 def total(terms: Terms) -> Tensor:
     """The sum of the terms of a loss."""
     return torch.stack(list(terms.values())).sum()
-
-
-def _lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
-    """Give an optimizer's averages the memory layout of their parameters.
-
-    A file keeps no layout, and a fused step pairs values by their place in memory.
-    """
-    for parameter, averages in optimizer.state.items():
-        for name, value in averages.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -99,23 +99,20 @@ class DVC(Method[DVCSettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and what it changes most, then the memory update."""
-        new, labels = self.normalise(batch.images), batch.labels
-        terms = {"new": self.loss(new, self.augment(new), labels)}
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        terms = {"new": total(self.terms(new, new._replace(images=self.augment(new.images))))}
         self.optimizer.zero_grad(set_to_none=True)
         self.backward(terms)
         if len(self.memory):
-            old, old_labels = self.sample_replay(self.settings.candidates)
+            old, labels = self.sample_replay(self.settings.candidates)
             views = self.augment(old)  # replayed as they are judged
-            chosen = self.most_changed(old, views, old_labels)
-            terms["replay"] = self.loss(old[chosen], views[chosen], old_labels[chosen])
+            chosen = self.most_changed(old, views, labels)
+            replay = Labelled(old[chosen], labels[chosen])
+            terms["replay"] = total(self.terms(replay, replay._replace(images=views[chosen])))
             self.backward({"replay": terms["replay"]})
         self.step()
-        reservoir_batch(self.memory, batch.images, labels, self.random["memory"])
+        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
-
-    def loss(self, images: Tensor, views: Tensor, labels: Tensor) -> Tensor:
-        """The sum of the three terms on images and their second views."""
-        return total(self.terms(Labelled(images, labels), Labelled(views, labels)))
 
     def terms(self, first: Labelled, second: Labelled) -> Terms:
         """The three terms on two views of the same images, in one forward pass."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.memory.redundancy import replacement_probability, slot_weights, weighted_slots
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
@@ -21,9 +22,6 @@ from onpro.streams import Batch
 
 FIRST_SCORE = 0.1
 """Score of images that find the memory empty, where there is nothing to compare them with."""
-
-LEAST_WEIGHT = 1e-12
-"""The least redundant slots can be drawn too, if there are too few others."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +127,6 @@ class GSS(Method[GSSSettings]):
 
         In eval mode the gradient of the batch is the mean of those of its images. The memory's
         gradients are compared one after the other, so that one of them is held at a time.
-
-        Args:
-            images: (n, 3, height, width), as stored.
-            labels: (n,).
-
-        Returns:
-            (n,) and ().
         """
         count_images(len(labels))
         of_images = per_sample_gradients(self.network, self.network_input(images), labels)
@@ -163,25 +154,3 @@ class GSS(Method[GSSSettings]):
     def network_input(self, images: Tensor) -> Tensor:
         """Stored images, not augmented."""
         return self.normalise(images).contiguous(memory_format=self.context.layout)
-
-
-def slot_weights(scores: Tensor) -> Tensor:
-    """How readily each slot (m,) is offered: (score − min) / (max − min + 0.01)."""
-    least, most = scores.aminmax()
-    return (scores - least) / (most - least + 0.01)
-
-
-def weighted_slots(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Distinct slots (count,), drawn one after the other with probability ∝ weight.
-
-    Each slot waits for an exponentially distributed time, shorter the higher its weight; the
-    first ones are drawn.
-    """
-    waits = torch.empty_like(weights).exponential_(generator=generator)
-    return (waits / weights.clamp(min=LEAST_WEIGHT)).topk(count, largest=False).indices
-
-
-def replacement_probability(item_scores: Tensor, slot_scores: Tensor) -> Tensor:
-    """r_s / (r_i + r_s), r = (score + 1)/2: high where the slot is redundant and the item not."""
-    of_item, of_slot = (item_scores + 1) / 2, (slot_scores + 1) / 2
-    return of_slot / (of_item + of_slot).clamp(min=1e-8)

@@ -67,7 +67,7 @@ class ICaRL(Method[ICaRLSettings]):
         if self.teacher.in_use:
             replay, eligible = self.sample_earlier_tasks()
             counted = torch.cat([counted, eligible])
-            images = repeated(torch.cat([images, self.augment(replay)]), counted)
+            images = retrieval.repeated(torch.cat([images, self.augment(replay)]), counted)
             targets = losses.binary_targets(
                 batch.labels,
                 len(images),
@@ -118,17 +118,3 @@ class ICaRL(Method[ICaRLSettings]):
         """Restore a saved state."""
         super().load_state_dict(state)
         self.nearest_mean.clear()
-
-
-def repeated(images: Tensor, counted: Tensor) -> Tensor:
-    """The images that count, from the first on again in place of those that do not.
-
-    So a batch keeps its size, which the device need not be asked for, and batch norm hardly notices
-    what was left out: it sees the images that count, some of them once more.
-
-    Args:
-        images: (n, 3, height, width).
-        counted: (n,) bool, true for the first ones.
-    """
-    rows = torch.arange(len(images), device=images.device) % counted.sum()
-    return images.index_select(0, rows)

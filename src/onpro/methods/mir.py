@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
 from onpro.nn import convolutions
@@ -67,20 +67,22 @@ class MIR(Method[MIRSettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and the most interfered images, then the memory."""
-        terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        terms = {"new": total(self.terms(new))}
         self.optimizer.zero_grad(set_to_none=True)
         self.backward(terms)
         if len(self.memory):
             candidates = self.sample_replay(self.settings.candidates)
-            terms["replay"] = self.loss(*self.most_interfered(candidates))
+            terms["replay"] = total(self.terms(self.most_interfered(candidates)))
             self.backward({"replay": terms["replay"]})
         self.step()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
-        """CE of network input, augmented."""
-        return cross_entropy(self.network.logits(self.augment(images)), labels)
+    def terms(self, samples: Labelled) -> Terms:
+        """CE of augmented images."""
+        logits = self.network.logits(self.augment(samples.images))
+        return {"ce": cross_entropy(logits, samples.labels)}
 
     def most_interfered(self, candidates: Labelled) -> Labelled:
         """Up to `replay_batch` of the candidates, those whose loss rises most."""

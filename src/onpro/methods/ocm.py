@@ -62,16 +62,20 @@ class OCM(Method[OCMSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and, after the first task, on replay; then the memory."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        if self.progress.task == 0:
-            terms = self.first_task(new)
-        else:
-            old = self.sample_replay(self.settings.replay_size(len(self.progress.seen)))
-            terms = self.later_task(new, old)
+        first, classes = self.progress.task == 0, len(self.progress.seen)
+        old = self.sample_replay(0 if first else self.settings.replay_size(classes))
+        terms = self.terms(new, old)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def first_task(self, new: Labelled) -> Terms:
+    def terms(self, new: Labelled, old: Labelled) -> Terms:
+        """The terms of the loss on new and replayed images."""
+        if self.progress.task == 0:
+            return self.first_task_terms(new)
+        return self.later_task_terms(new, old)
+
+    def first_task_terms(self, new: Labelled) -> Terms:
         """Contrast and cross-entropy of the new images."""
         rotated = self.contrast.rotate(new.images)
         views = torch.cat([rotated, self.augment(rotated)])
@@ -83,7 +87,7 @@ class OCM(Method[OCMSettings]):
             "ce": cross_entropy(self.network.classifier(features), new.labels),
         }
 
-    def later_task(self, new: Labelled, old: Labelled) -> Terms:
+    def later_task_terms(self, new: Labelled, old: Labelled) -> Terms:
         """Contrast of both; cross-entropy and the previous network on replay only."""
         contrast, network = self.contrast, self.network
         rotated, rotated_old = contrast.rotate(new.images), contrast.rotate(old.images)

@@ -184,46 +184,49 @@ class OnPro(Method[OnProSettings]):
         """(classes,): the classes met before the current task."""
 
     def learn(self, batch: Batch) -> Terms:
-        """Sample replay by APF, one optimizer step, the memory update."""
+        """Algorithm 1: replay, mixed by APF; one optimizer step; the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        if self.progress.task == 0:
-            terms = self.first_task(new)
-        else:
-            old = self.sample_replay(self.settings.replay_size(len(self.progress.seen)))
-            terms = self.later_task(new, old, self.feedback(old))
+        old = self.sample_replay(self.replay_size)
+        terms = self.terms(new, old, self.mixed_replay(old))
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
-    def first_task(self, new: Labelled) -> Terms:
-        """L_CE is that of new images; replay gives only its prototypes."""
-        views = self.two_views(self.contrast.rotate(new.images))
-        if not self.uses_replay_prototypes or not len(self.memory):
-            h_new, h_ce = self.network.features_each(views, self.augment(new.images))
-            return {
-                "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
-                **self.ope_new(h_new, new.labels),
-                "ce": cross_entropy(self.network.classifier(h_ce), new.labels),
-            }
-        old = self.sample_replay(self.settings.replay_batch)
-        h_new, h_old, h_ce = self.network.features_each(
-            views, self.two_views(old.images), self.augment(new.images)
-        )
+    @property
+    def replay_size(self) -> int:
+        """Number of images to replay; in the first task they only give prototypes."""
+        if self.progress.task == 0:
+            return self.settings.replay_batch if self.uses_replay_prototypes else 0
+        return self.settings.replay_size(len(self.progress.seen))
+
+    def terms(self, new: Labelled, old: Labelled, mixed: Mixture) -> Terms:
+        """The terms of the loss.
+
+        Args:
+            new: X, the batch.
+            old: Xo, the replay batch.
+            mixed: X̃, what APF made of it.
+        """
+        if self.progress.task == 0:
+            return self.first_task_terms(new, old)
+        return self.later_task_terms(new, old, mixed)
+
+    def first_task_terms(self, new: Labelled, old: Labelled) -> Terms:
+        """L_CE and L_INS of new images; L_OPE of new and, once there is any, of replay."""
+        batches = [self.two_views(self.contrast.rotate(new.images))]
+        if len(old.labels):
+            batches.append(self.two_views(old.images))
+        batches.append(self.augment(new.images))
+        h_new, *h_old, h_ce = self.network.features_each(*batches)
         return {
             "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
-            **self.ope_seen(h_old, old.labels),
+            **(self.ope_seen(h_old[0], old.labels) if h_old else {}),
             **self.ope_new(h_new, new.labels),
             "ce": cross_entropy(self.network.classifier(h_ce), new.labels),
         }
 
-    def later_task(self, new: Labelled, old: Labelled, mixed: Mixture) -> Terms:
-        """L_INS of new and mixed images, L_CE of mixed ones, L_OPE of new and of unmixed replay.
-
-        Args:
-            new: X.
-            old: Xo, the replay batch.
-            mixed: X̃, what APF made of it.
-        """
+    def later_task_terms(self, new: Labelled, old: Labelled, mixed: Mixture) -> Terms:
+        """L_INS of new and mixed images, L_CE of mixed ones, L_OPE of new and of unmixed replay."""
         views_new = self.two_views(self.contrast.rotate(new.images))
         views_mixed = self.two_views(self.contrast.rotate(mixed.images))
         classified = self.classified(new, mixed)
@@ -236,19 +239,21 @@ class OnPro(Method[OnProSettings]):
             "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
             "ins_replay": self.ins(losses.replay_instance_loss, h_mixed, mixed.labels),
             "ce": self.ce(h_ce, classified, len(new.labels)),
-            **(self.ope_seen(h_old[0], old.labels) if self.uses_replay_prototypes else {}),
+            **(self.ope_seen(h_old[0], old.labels) if h_old else {}),
             **self.ope_new(h_new, new.labels),
         }
 
     # Adaptive prototypical feedback (APF)
 
-    def feedback(self, old: Labelled) -> Mixture:
+    def mixed_replay(self, old: Labelled) -> Mixture:
         """X̃: a share α of the replay batch mixes classes that are confused, the rest random ones.
 
-        The first step of a task mixes nothing: the prototypes are those of another task.
+        The first task mixes nothing, nor does the first step of a later one, whose prototypes are
+        those of another task.
         """
         settings, generator, count = self.settings, self.random["mixup"], len(old.labels)
-        if not settings.mixup or self.progress.steps_in_task == 0:
+        progress = self.progress
+        if not settings.mixup or progress.task == 0 or progress.steps_in_task == 0:
             return apf.unmixed(*old)
         base = int(count * round(1 - settings.feedback, 9))  # 1 − 0.9 is a bit below 0.1
         kept = torch.randperm(count, generator=generator, device=old.labels.device)[:base]

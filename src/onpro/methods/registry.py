@@ -1,6 +1,5 @@
 """The methods by name: those of the package, those other packages announce, and wrapped ones."""
 
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -12,46 +11,10 @@ from onpro.errors import UserError, unknown
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
 from onpro.recipes import EVERY_METHOD, Recipe, Values
+from onpro.validation import RESERVED, require_name
 
 AnyMethod = Method[Any]
 M = TypeVar("M", bound=AnyMethod)
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-"""A word of the command, and of file names."""
-
-RESERVED = frozenset(
-    {
-        "at_once",
-        "base",
-        "batch_size",
-        "checkpoint_every",
-        "class_order",
-        "data",
-        "data_dir",
-        "deterministic",
-        "device",
-        "engine",
-        "fresh",
-        "image_size",
-        "json",
-        "limit_per_class",
-        "mean",
-        "memory",
-        "method",
-        "out",
-        "precision",
-        "recipe",
-        "seed",
-        "seeds",
-        "settings",
-        "std",
-        "tasks",
-        "tensorboard",
-        "threads",
-        "wandb",
-    }
-)
-"""Options of every run and parameters of every classifier: no setting can have their names."""
 
 
 @dataclass(frozen=True)
@@ -83,24 +46,10 @@ def register(
     """Make a method known by a name: the command lists it and offers its settings as options.
 
     A package of its own announces its methods with an entry point of the group `onpro.methods`
-    that names the module or class.
-
-    Args:
-        name: of the method.
-        settings: the class of its settings.
-        title: see `About`, as the next ones.
-        paper: …
-        year: …
-        memory: …
-        inference: …
-        images_per_step: …
-        data: values that a data set gives to settings; what it does not name stays at the value of
-            `EVERY_METHOD`, or the default.
-        recipes: named variations of the settings, for `--recipe`.
-
-    Raises:
-        TypeError: if the settings are no dataclass derived from `Settings`.
-        ValueError: if the name, or that of a setting, cannot be one.
+    that names the module or class. `data` holds the values that a data set gives to settings; what
+    it does not name stays at the value of `EVERY_METHOD`, or the default. `recipes` are named
+    variations of the settings, for `--recipe`. The other arguments are shown by `onpro methods`,
+    see `About`.
     """
     about = About(name, title, paper, year, memory, inference, images_per_step)
     return _entering(_METHODS, about, settings, data or {}, recipes or {})
@@ -131,7 +80,7 @@ def _entering(
     data: Mapping[str, Values],
     recipes: Mapping[str, Recipe],
 ) -> Callable[[type[M]], type[M]]:
-    _require_name(about.name)
+    require_name(about.name)
     _require_options(settings)
     for values in (*data.values(), *(recipe.values for recipe in recipes.values())):
         strange = sorted(values.keys() - _names(settings))
@@ -149,13 +98,6 @@ def _entering(
         return cls
 
     return enter
-
-
-def _require_name(name: str) -> None:
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"the name of a method is made of letters, digits, '-', '_', '.' and '+': {name!r}"
-        )
 
 
 def _require_options(settings: type[Settings]) -> None:

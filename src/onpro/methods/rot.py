@@ -41,8 +41,7 @@ class Rot(Method[RotSettings]):
 
     def terms(self, *samples: Labelled) -> Terms:
         """The terms of the rotated images."""
-        base: Any = super()
-        terms: Terms = base.terms(*map(self.rotated, samples))
+        terms: Terms = super().terms(*map(self.rotated, samples))  # type: ignore[misc] # wrapped
         return terms
 
     def rotated(self, samples: Labelled) -> Labelled:

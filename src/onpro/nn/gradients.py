@@ -1,6 +1,6 @@
 """Gradients as vectors, gradients of single images, and virtual steps along a gradient."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -76,3 +76,19 @@ def virtual_step(
         return output
 
     return stepped
+
+
+def projected(gradients: Sequence[Tensor], reference: Sequence[Tensor]) -> list[Tensor]:
+    """G − (⟨G, G_ref⟩ / ⟨G_ref, G_ref⟩)·G_ref where ⟨G, G_ref⟩ < 0, else G.
+
+    Both inner products run over all parameters at once, not layer by layer. A common factor of
+    both gradients changes nothing, so they may be scaled for half precision.
+
+    Args:
+        gradients: G, parameter by parameter.
+        reference: G_ref, likewise.
+    """
+    whole, whole_reference = flattened(gradients), flattened(reference)
+    product = (whole * whole_reference).sum()
+    share = torch.where(product < 0, product / whole_reference.square().sum(), 0.0)
+    return [torch.addcmul(g, share, r, value=-1) for g, r in zip(gradients, reference, strict=True)]

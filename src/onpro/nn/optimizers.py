@@ -8,6 +8,7 @@ from inspect import unwrap
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 OptimizerClass = TypeVar("OptimizerClass", bound=type[torch.optim.Optimizer])
 
@@ -29,3 +30,14 @@ class SGD(torch.optim.SGD):
 @_without_compiler
 class Adam(torch.optim.Adam):
     """`torch.optim.Adam`."""
+
+
+def lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Give an optimizer's averages the memory layout of their parameters.
+
+    A file keeps no layout, and a fused step pairs values by their place in memory.
+    """
+    for parameter, averages in optimizer.state.items():
+        for name, value in averages.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                averages[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)

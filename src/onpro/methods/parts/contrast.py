@@ -88,14 +88,7 @@ class ContrastSettings(Settings):
 
 
 class RotationContrast:
-    """L_INS: contrast between two views of rotated images, each rotation a class of its own.
-
-    Args:
-        settings: of the method.
-        context: of the run, whose images must be square.
-        network: whose features and projections are compared.
-        random: the generators of the method.
-    """
+    """L_INS: contrast between two views of rotated images, each rotation a class of its own."""
 
     def __init__(
         self, settings: ContrastSettings, context: Context, network: Network, random: Generators
