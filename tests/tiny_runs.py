@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from onpro.experiments import RunConfig
-from onpro.experiments.resultcheck import checksum
 from onpro.methods import settings_for
+from onpro.runs import RunConfig
+from onpro.runs.schema import checksum
 
 ER = RunConfig(
     method="er",

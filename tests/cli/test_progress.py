@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from onpro.cli.progress import Bars, Follower
-from onpro.experiments import RunConfig, prepare
 from onpro.methods import settings_for
+from onpro.runs import RunConfig, prepare
 from onpro.training import Evaluated, Step, Trainer
 
 TERMS = {"a_rather_long_term": 1.0, "another_long_term": 2.0, "[red]": 3.0}

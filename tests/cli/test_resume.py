@@ -16,7 +16,7 @@ import pytest
 
 from onpro.cli.progress import Follower
 from onpro.cli.signals import stop_requests
-from onpro.experiments.files import locked
+from onpro.runs.files import locked
 from onpro.training import Step
 from tests.cli.conftest import Answer, Command
 from tests.tiny_runs import lasting

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from onpro.experiments import run
 from onpro.experiments.experiment import experiments_of
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.sweep import read_sweep
+from onpro.runs import run
 from tests.cli.conftest import Command
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"

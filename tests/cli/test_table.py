@@ -18,11 +18,11 @@ import torch
 from onpro.cli import many
 from onpro.cli.live import Live
 from onpro.cli.options import ManyOptions
-from onpro.experiments import run
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import table
 from onpro.methods import registry
+from onpro.runs import run
 from tests.cli.conftest import Command
 from tests.tiny_runs import ER as TINY
 from tests.tiny_runs import sealed

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from onpro.experiments import Interrupted, finished, run
 from onpro.experiments.executors.worker import work
-from onpro.experiments.threads import cpu_threads, threads_of
+from onpro.runs import Interrupted, finished, run
+from onpro.runs.threads import cpu_threads, threads_of
 from tests.cli.conftest import Command
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from onpro.data import sources
-from onpro.experiments.resultcheck import NEEDED, OPTIONAL
 from onpro.methods import methods, recipes
+from onpro.runs.schema import NEEDED, OPTIONAL
 from onpro.training import Metrics
 
 ROOT = Path(__file__).parents[2]

@@ -7,15 +7,15 @@ from statistics import mean
 
 import pytest
 
-from onpro.experiments.files import read_json
 from onpro.experiments.plan import Place, plan
-from onpro.experiments.reading import read_runs
-from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
 from onpro.experiments.sweep import read_sweep
 from onpro.methods import settings_for
 from onpro.reports import report
 from onpro.reports.outcome import Outcome, outcomes
+from onpro.runs.files import read_json
+from onpro.runs.reading import read_runs
+from onpro.text import written
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from onpro.experiments import RunConfig
 from onpro.experiments.comparison import compare, paired
 from onpro.experiments.experiment import Cell, Experiment
 from onpro.experiments.plan import Plan, PlannedExperiment, PlannedRun
 from onpro.methods import settings_for
+from onpro.runs import RunConfig
 
 
 def test_differences_are_taken_seed_by_seed() -> None:

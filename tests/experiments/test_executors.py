@@ -19,13 +19,13 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from onpro.experiments import Interrupted, RunConfig, finished, run
 from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
 from onpro.experiments.executors.worker import attempt
-from onpro.experiments.files import locked
-from onpro.experiments.run import last
 from onpro.methods import settings_for
+from onpro.runs import Interrupted, RunConfig, finished, run
+from onpro.runs.files import locked
+from onpro.runs.runner import last
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting, sealed

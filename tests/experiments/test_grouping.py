@@ -5,9 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onpro.experiments import Finished
 from onpro.experiments.grouping import by_experiment
 from onpro.methods import settings_for
+from onpro.runs import Finished
 
 
 def finished(out: Path, seed: int, code: str, precision: str = "fp32", **given: Any) -> Finished:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, prepare, run
 from onpro.experiments.estimate import Estimates, time_briefly
 from onpro.experiments.experiment import Cell, Experiment, Pairs
-from onpro.experiments.files import locked
 from onpro.experiments.plan import Place, Plan, configurations, plan
-from onpro.experiments.progress import progress
 from onpro.experiments.tables import table
 from onpro.methods import settings_for
+from onpro.runs import RunConfig, prepare, run
+from onpro.runs.files import locked
+from onpro.runs.status import progress
 from onpro.training import Evaluated, Step, Trainer
 from tests.tiny_runs import sealed
 

@@ -11,9 +11,9 @@ import pytest
 
 from onpro.cli import main
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, finished, run
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.executors.ray import QUIET, Ray
+from onpro.runs import RunConfig, finished, run
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting

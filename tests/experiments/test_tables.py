@@ -8,11 +8,11 @@ import pytest
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments import RunConfig
 from onpro.experiments.experiment import experiments_of
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.tables import Table, reported, table, tables
 from onpro.methods import recipes
+from onpro.runs import RunConfig
 
 METHODS = [
     "icarl", "derpp", "pass", "agem", "gss", "er", "mir",

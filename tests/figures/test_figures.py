@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from onpro.errors import UserError
-from onpro.experiments import Finished
 from onpro.figures import FIGURES, draw
+from onpro.runs import Finished
 
 
 def finished(method: str, seed: int) -> Finished:

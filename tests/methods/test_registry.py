@@ -10,10 +10,10 @@ from onpro import validation
 from onpro.classifier import OWN
 from onpro.cli.run import RunOptions
 from onpro.errors import UserError
-from onpro.experiments import RunConfig
 from onpro.methods import data_values, method, methods, recipes, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
 from onpro.recipes import Recipe
+from onpro.runs import RunConfig
 
 ABOUT: dict[str, Any] = {
     "title": "Mine",

@@ -37,7 +37,7 @@ def test_steps_are_those_of_torch(ours: Any, theirs: Any, values: Any, fused: bo
 
 TRAIN_ALL = """
 import sys
-from onpro.experiments import RunConfig, prepare
+from onpro.runs import RunConfig, prepare
 from onpro.methods import settings_for
 from onpro.methods import methods
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from onpro.experiments import Finished
+from onpro.runs import Finished
 
 
 def result(

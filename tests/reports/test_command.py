@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from onpro.cli import main
-from onpro.experiments.reading import read_runs
 from onpro.reports import comma_separated, latex, page, report
+from onpro.runs.reading import read_runs
 from tests.reports.made_up import result, save
 
 

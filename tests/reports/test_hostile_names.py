@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onpro.cli.printing import print_table
-from onpro.experiments import Finished
 from onpro.figures import FIGURES, draw
 from onpro.reports import comma_separated, latex, page, report
 from onpro.reports.formats import Column, Format, Record, markdown_text, render
+from onpro.runs import Finished
 from onpro.text import visible
 from tests.reports.made_up import result
 from tests.reports.test_page import Elements

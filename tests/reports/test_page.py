@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from onpro.experiments import Finished
-from onpro.experiments.reading import read_runs
 from onpro.reports import page
 from onpro.reports.page import content
+from onpro.runs import Finished
+from onpro.runs.reading import read_runs
 from tests.reports.made_up import many, result, save
 
 ROOT = Path(__file__).parents[2]

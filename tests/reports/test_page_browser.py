@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from onpro.cli import main
-from onpro.experiments import Finished
 from onpro.reports import page
+from onpro.runs import Finished
 from tests.reports.made_up import many, result, save
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

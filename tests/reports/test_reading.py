@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments.reading import read_runs
-from onpro.experiments.resultcheck import checksum
+from onpro.runs.reading import read_runs
+from onpro.runs.schema import checksum
 from tests.reports.made_up import result, save
 
 MISSING = object()

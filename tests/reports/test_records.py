@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onpro.experiments import Finished
 from onpro.reports import comma_separated, latex
+from onpro.runs import Finished
 from tests.reports.made_up import result
 
 

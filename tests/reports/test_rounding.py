@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from onpro.cli.live import cells
 from onpro.cli.summary import print_runs
-from onpro.experiments import Finished
-from onpro.experiments.progress import Progress
-from onpro.experiments.rounding import written
 from onpro.figures.accuracy import accuracy
 from onpro.figures.matrix import matrix
 from onpro.reports import latex, report
 from onpro.reports.matrices import cut
 from onpro.reports.page import content
+from onpro.runs import Finished
+from onpro.runs.status import Progress
+from onpro.text import written
 from tests.reports.made_up import result
 
 NODE = shutil.which("node")

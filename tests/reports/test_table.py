@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import Finished
-from onpro.experiments.reading import read_runs
 from onpro.methods import settings_for
 from onpro.reports import report
+from onpro.runs import Finished
+from onpro.runs.reading import read_runs
 
 
 def finished(method: str, seed: int, last: float, **more: Any) -> Finished:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onpro.experiments import RunConfig, prepare
 from onpro.methods import methods, settings_for
+from onpro.runs import RunConfig, prepare
 from onpro.training import Checkpoints, Saver, Stopped, Trainer
 from onpro.training.device import WORKSPACE
 from tests.tiny_runs import CHANGING

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from onpro.experiments import RunConfig, prepare, run
 from onpro.methods import settings_for
 from onpro.methods.er import ER
+from onpro.runs import RunConfig, prepare, run
 
 CALM = [[90.0], [90.0, 10.0], [80.0, 0.0, 5.0]]
 SHORT = [[90.0], [90.0, 0.0], [80.0, 70.0, 0.0]]

@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     about = "Draw a figure from finished runs."
     options = parse(Command, arguments, command="onpro figure", about=about).options
     with importing():
-        from onpro.experiments.reading import read_runs
         from onpro.figures import FIGURES, draw
+        from onpro.runs.reading import read_runs
 
     if not options.runs:
         names = " or ".join(FIGURES)

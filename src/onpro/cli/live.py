@@ -7,12 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from onpro.experiments import RunConfig
 from onpro.experiments.executors import Event
-from onpro.experiments.progress import Progress, progress
-from onpro.experiments.rounding import written
 from onpro.reports.cells import duration
-from onpro.text import visible
+from onpro.runs import RunConfig
+from onpro.runs.status import Progress, progress
+from onpro.text import visible, written
 
 if TYPE_CHECKING:
     from rich.live import Live as RichLive

@@ -15,13 +15,11 @@ from onpro.cli.options import ManyOptions
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError, counted
-from onpro.experiments import Interrupted, RunConfig, require_writable, room_for_runs
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
 from onpro.experiments.experiment import Cell, Experiment, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
-from onpro.experiments.threads import THREADS, cpu_threads, unequal_threads
 from onpro.nn import Precision
 from onpro.reports.cells import (
     CELLS,
@@ -34,6 +32,8 @@ from onpro.reports.cells import (
     total_seconds,
 )
 from onpro.reports.formats import render, render_together
+from onpro.runs import Interrupted, RunConfig, require_writable, room_for_runs
+from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
 from onpro.text import visible
 from onpro.training import pick_device, pick_precision
 

@@ -11,18 +11,17 @@ from typing import Any, TextIO, get_args
 
 import torch
 
+from onpro.bench import Measure, bench, document, matrix_peak
 from onpro.cli.bench import BenchOptions
 from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
-from onpro.experiments import RunConfig
-from onpro.experiments.bench import Measure, bench, document, matrix_peak
-from onpro.experiments.files import read_json
-from onpro.experiments.output import save
-from onpro.experiments.threads import THREADS, cpu_threads, require_threads
 from onpro.methods import method, methods, settings_for
 from onpro.reports.bench import bench_table, conditions, figures_by_task
+from onpro.runs import RunConfig
+from onpro.runs.files import read_json, save
+from onpro.runs.threads import THREADS, cpu_threads, require_threads
 from onpro.text import visible
 from onpro.training import Engine, pick_device, pick_engine, pick_precision
 

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onpro.errors import counted
-from onpro.experiments.rounding import written
 from onpro.reports.tasks import MOST
 from onpro.streams import Benchmark
+from onpro.text import written
 from onpro.training import Evaluated, Step, Trainer
 
 if TYPE_CHECKING:

@@ -46,9 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     with importing():
-        from onpro.experiments.output import save
-        from onpro.experiments.reading import read_runs, warn
         from onpro.reports import comma_separated, latex, page, report
+        from onpro.runs.files import save
+        from onpro.runs.reading import read_runs, warn
 
     passed_over: list[str] = []
 

@@ -12,7 +12,7 @@ from onpro.cli.signals import importing
 from onpro.errors import UserError
 
 if TYPE_CHECKING:
-    from onpro.experiments import RunConfig
+    from onpro.runs import RunConfig
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     with importing():
         from onpro.cli.training import show, train
-        from onpro.experiments.folder import REPETITION
-        from onpro.experiments.threads import require_threads
+        from onpro.runs.folder import REPETITION
+        from onpro.runs.threads import require_threads
         from onpro.training import require_interval
 
     require_interval(options.checkpoint_every)
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
 def _config(folder: Path, data_dir: Path | None) -> "RunConfig":
     import torch
 
-    from onpro.experiments import read_config
+    from onpro.runs import read_config
 
     config = read_config(folder)
     if config.device == "cuda" and not torch.cuda.is_available():
@@ -99,7 +99,7 @@ def _is_run(path: Path) -> bool:
     """Whether it is a run's folder, or not there at all; what else lies there is passed over."""
     if not path.exists() or (path / "config.json").is_file():
         return True
-    from onpro.experiments.reading import warn
+    from onpro.runs.reading import warn
 
     warn(path, "it is not the folder of a run")
     return False

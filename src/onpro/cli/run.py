@@ -120,10 +120,10 @@ def main(arguments: Sequence[str]) -> int:
         raise
     with importing():
         from onpro.cli.training import show, train
-        from onpro.experiments import RunConfig, require_writable
         from onpro.experiments.experiment import require_seeds
-        from onpro.experiments.threads import require_threads
         from onpro.methods import data_values, recipes
+        from onpro.runs import RunConfig, require_writable
+        from onpro.runs.threads import require_threads
         from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
     require_seeds(options.seeds)

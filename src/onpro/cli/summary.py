@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from onpro.cli.printing import print_table
-from onpro.experiments import Finished, summarise
+from onpro.experiments import summarise
 from onpro.experiments.grouping import by_experiment
-from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
-from onpro.experiments.threads import unequal_threads
 from onpro.reports.tasks import shown_tasks
-from onpro.text import visible
+from onpro.runs import Finished
+from onpro.runs.threads import unequal_threads
+from onpro.text import visible, written
 
 MEASURES = {
     "average accuracy": "average_accuracy",

@@ -15,7 +15,7 @@ from onpro.cli.signals import GOES_ON, stop_requests
 from onpro.cli.summary import print_runs
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments import (
+from onpro.runs import (
     Finished,
     RunConfig,
     SharedImages,
@@ -23,13 +23,13 @@ from onpro.experiments import (
     prepare,
     room_for_runs,
     running,
-    side_by_side,
+    train_side_by_side,
 )
-from onpro.experiments.folder import REPETITION
-from onpro.experiments.run import Interrupted, Running, remove_leftovers
-from onpro.experiments.side_by_side import MOST_AT_ONCE
-from onpro.experiments.threads import THREADS, cpu_threads, threads_of
-from onpro.experiments.weights_and_biases import WandbLog, going_on
+from onpro.runs.folder import REPETITION
+from onpro.runs.runner import Interrupted, Running, remove_leftovers
+from onpro.runs.side_by_side import MOST_AT_ONCE
+from onpro.runs.threads import THREADS, cpu_threads, threads_of
+from onpro.runs.weights_and_biases import WandbLog, going_on
 from onpro.text import visible
 from onpro.training import pick_device
 from onpro.training.checkpoint import Checkpoints
@@ -90,7 +90,7 @@ def train(
 
             images = SharedImages()
             try:
-                trained = side_by_side(
+                trained = train_side_by_side(
                     [partial(start, folder, config) for folder, config in open_runs],
                     device,
                     at_once=at_once or _room(device, first),

@@ -7,10 +7,10 @@ from statistics import fmean
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig, read_config
-from onpro.experiments.progress import progress
-from onpro.experiments.reading import read_runs
-from onpro.experiments.run import prepare
+from onpro.runs.config import RunConfig, read_config
+from onpro.runs.reading import read_runs
+from onpro.runs.runner import prepare
+from onpro.runs.status import progress
 from onpro.training import Evaluated, Step, Trainer
 
 Kind = tuple[object, ...]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from onpro.experiments.naming import configuration, name_of
-from onpro.experiments.run import Finished
+from onpro.runs.runner import Finished
 
 
 def by_experiment(runs: Sequence[Finished]) -> dict[str, list[Finished]]:

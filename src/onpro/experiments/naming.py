@@ -4,11 +4,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
-from onpro.experiments.files import read_json
-from onpro.experiments.run import Finished
 from onpro.experiments.sweep import STREAM
 from onpro.methods import settings_for
+from onpro.runs.config import RunConfig
+from onpro.runs.files import read_json
+from onpro.runs.runner import Finished
 
 
 def name_of(run: Finished) -> str:

@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
-from onpro.experiments.files import is_held
-from onpro.experiments.run import finished
 from onpro.methods import settings_for
 from onpro.nn import Precision
+from onpro.runs.config import RunConfig
+from onpro.runs.files import is_held
+from onpro.runs.runner import finished
 from onpro.training.device import DeviceName
 
 State = Literal["done", "unfinished", "running", "missing", "damaged"]

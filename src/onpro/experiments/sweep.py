@@ -12,12 +12,12 @@ from typing import Any, get_type_hints
 
 from onpro.data import find
 from onpro.errors import UserError, unknown
-from onpro.experiments.config import RunConfig
 from onpro.experiments.experiment import MEASURES, MOST_SEEDS, Cell, Experiment, Measure, Pairs
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, recipes
+from onpro.runs.config import RunConfig
 from onpro.validation import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")

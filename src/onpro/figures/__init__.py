@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
-from onpro.experiments.output import save
-from onpro.experiments.run import Finished
 from onpro.figures.accuracy import accuracy
 from onpro.figures.matrix import matrix
+from onpro.runs.files import save
+from onpro.runs.runner import Finished
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

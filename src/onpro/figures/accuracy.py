@@ -6,11 +6,12 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from onpro.errors import counted
-from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments import Summary, summarise
 from onpro.experiments.grouping import by_experiment
-from onpro.experiments.rounding import written
 from onpro.experiments.statistics import curve
 from onpro.figures.style import COLORS, DASHES, INK, MARKERS, plain, wrapped
+from onpro.runs import Finished
+from onpro.text import written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onpro.errors import counted
-from onpro.experiments import Finished
 from onpro.experiments.grouping import by_experiment
-from onpro.experiments.rounding import written
 from onpro.figures.style import INK, wrapped
+from onpro.runs import Finished
+from onpro.text import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

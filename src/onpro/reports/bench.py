@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from onpro.bench.breakdown import PARTS
 from onpro.errors import counted
-from onpro.experiments.bench.breakdown import PARTS
-from onpro.experiments.rounding import written
 from onpro.reports.formats import Column, Record, Table, markdown_text, render
 from onpro.reports.hardware import machine
+from onpro.text import written
 
 Result = Mapping[str, Any]
-"""A method's figures with one engine, as `onpro.experiments.bench.bench` gives them."""
+"""A method's figures with one engine, as `onpro.bench.bench` gives them."""
 
 WHAT = [
     Column("method", "method"),

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from onpro.experiments import RunConfig, summarise
+from onpro.experiments import summarise
 from onpro.experiments.comparison import Comparison
 from onpro.experiments.experiment import MEASURES, Cell
 from onpro.experiments.plan import Plan, PlannedExperiment
 from onpro.reports.formats import Column, Record, Value
+from onpro.runs import RunConfig
 
 PLACE = [
     Column("data", "data", heading="{}"),

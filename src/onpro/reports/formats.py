@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onpro.experiments.rounding import written
-from onpro.text import visible
+from onpro.text import visible, written
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 Value = str | int | float | bool | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onpro.experiments import Finished
+from onpro.runs import Finished
 
 LARGEST_SIDE = 100
 """More rows than this cannot be told apart on a screen."""

@@ -6,11 +6,12 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments import Summary, summarise
 from onpro.experiments.grouping import by_experiment, settings_hash
 from onpro.experiments.naming import given_by_hand, name_of
 from onpro.experiments.statistics import curve
 from onpro.experiments.tables import reported
+from onpro.runs import Finished
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from onpro._version import __version__
-from onpro.experiments import Finished, Summary, summarise
+from onpro.experiments import Summary, summarise
 from onpro.experiments.naming import configuration
 from onpro.experiments.statistics import curve
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
 from onpro.reports.outcome import Outcome, forgetting, outcomes
+from onpro.runs import Finished
 from onpro.text import visible
 
 STYLES = ("page.css",)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from onpro.experiments import Finished
 from onpro.reports.formats import Column, Record, render, with_spread
 from onpro.reports.outcome import Outcome, outcomes
+from onpro.runs import Finished
 
 MEASURES = ("accuracy", "forgetting", "incremental", "seconds")
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from onpro.experiments import Finished, Summary, summarise
-from onpro.experiments.rounding import written
+from onpro.experiments import Summary, summarise
 from onpro.experiments.statistics import curve
 from onpro.reports.formats import markdown, markdown_text, with_spread
 from onpro.reports.hardware import machine
 from onpro.reports.outcome import Outcome, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
+from onpro.runs import Finished
+from onpro.text import written
 
 Curve = Callable[[Sequence[Sequence[float]]], list[float]]
 """A value after each task, from the accuracies on each task after each task."""

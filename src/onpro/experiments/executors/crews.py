@@ -15,7 +15,6 @@ from typing import Literal
 
 import torch
 
-from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.local import (
     cores,
     end_with_parent,
@@ -31,8 +30,9 @@ from onpro.experiments.executors.worker import (
     stop_requests,
     with_what_was_said,
 )
-from onpro.experiments.run import SharedImages
-from onpro.experiments.side_by_side import MOST_AT_ONCE, Start, side_by_side
+from onpro.runs.config import RunConfig
+from onpro.runs.runner import SharedImages
+from onpro.runs.side_by_side import MOST_AT_ONCE, Start, train_side_by_side
 from onpro.training import pick_device
 
 LOOK_FOR_ORDERS = 0.1
@@ -208,7 +208,7 @@ def _child(gpu: str | None, threads: int, pipe: Connection) -> None:
             yield order and partial(train, order)
 
     with listening() as said, stop_requests() as stop:
-        side_by_side(orders(), device, at_once=MOST_AT_ONCE)
+        train_side_by_side(orders(), device, at_once=MOST_AT_ONCE)
 
 
 def _computes(device: torch.device) -> bool:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.worker import Outcome
-from onpro.experiments.files import is_held
-from onpro.experiments.run import finished
+from onpro.runs.config import RunConfig
+from onpro.runs.files import is_held
+from onpro.runs.runner import finished
 
 RETRIES = 2
 """How often a run is started again whose worker has died."""

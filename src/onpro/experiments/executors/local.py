@@ -12,10 +12,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Literal
 
-from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.execute import Job
 from onpro.experiments.executors.worker import Outcome, work
-from onpro.experiments.threads import THREADS
+from onpro.runs.config import RunConfig
+from onpro.runs.threads import THREADS
 
 
 class Local:

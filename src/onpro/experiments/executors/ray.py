@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
 from onpro.experiments.executors.execute import Job
 from onpro.experiments.executors.local import cores
 from onpro.experiments.executors.worker import Outcome, work
+from onpro.runs.config import RunConfig
 from onpro.training.device import DeviceName
 
 QUIET = {

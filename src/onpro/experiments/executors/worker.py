@@ -16,10 +16,10 @@ import torch
 
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
-from onpro.experiments.files import Held
-from onpro.experiments.run import End, Interrupted, last, load_images, prepare, running
-from onpro.experiments.threads import THREADS, cpu_threads, threads_of
+from onpro.runs.config import RunConfig
+from onpro.runs.files import Held
+from onpro.runs.runner import End, Interrupted, last, load_images, prepare, running
+from onpro.runs.threads import THREADS, cpu_threads, threads_of
 from onpro.training import pick_device
 from onpro.training.device import repeatable
 

@@ -1,6 +1,6 @@
 """How fast a step is and where its time goes, measured on made-up images."""
 
-from onpro.experiments.bench.measure import Measure, bench, document
-from onpro.experiments.bench.peak import matrix_peak
+from onpro.bench.measure import Measure, bench, document
+from onpro.bench.peak import matrix_peak
 
 __all__ = ["Measure", "bench", "document", "matrix_peak"]

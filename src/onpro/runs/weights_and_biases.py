@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
-from onpro.experiments.events import scalars_of_evaluation, scalars_of_step
-from onpro.experiments.folder import REPETITION, WANDB_ID
-from onpro.experiments.record import describe
-from onpro.experiments.run import Running
+from onpro.runs.config import RunConfig
+from onpro.runs.events import scalars_of_evaluation, scalars_of_step
+from onpro.runs.folder import REPETITION, WANDB_ID
+from onpro.runs.result import describe
+from onpro.runs.runner import Running
 from onpro.training import Evaluated, Step
 
 LOG = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, read_config
-from onpro.experiments.files import write_json
-from onpro.experiments.record import describe
 from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
+from onpro.runs import RunConfig, read_config
+from onpro.runs.files import write_json
+from onpro.runs.result import describe
 
 RESULTS = Path(__file__).parents[2] / "results" / "cifar10"
 CONFIG = RunConfig(method="onpro", settings=OnProSettings())

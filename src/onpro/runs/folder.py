@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig, read_config
+from onpro.runs.config import RunConfig, read_config
 from onpro.files import is_leftover
 from onpro.training import Checkpoints
 

@@ -8,7 +8,7 @@ import pytest
 
 from onpro.cli import main
 from onpro.errors import UserError
-from onpro.experiments.output import save
+from onpro.runs.files import save
 from tests.reports import made_up
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onpro.errors import UserError
-from onpro.experiments.files import read_json
+from onpro.runs.files import read_json
 
 THREADS = 1
 """Threads of a run on a CPU unless somebody says otherwise.

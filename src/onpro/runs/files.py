@@ -126,3 +126,28 @@ def _cannot_write(folder: Path, reason: str) -> UserError:
     return UserError(
         f"cannot write in {folder}: {reason.lower()}; make room there, or choose another folder."
     )
+
+
+def save(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, so that a full disk leaves an older one as it was.
+
+    What is no file, such as /dev/stdout, is written to as it is.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            _write_through(path, content)
+        else:
+            with replacing(path) as file:
+                file.write(content)
+    except BrokenPipeError:
+        raise  # whoever read it has gone
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"cannot write {path}: {reason.lower()}.") from None
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # else a FIFO waits for a reader
+    os.set_blocking(handle, True)
+    with open(handle, "wb") as file:  # noqa: PTH123 # a descriptor has no path
+        file.write(content)

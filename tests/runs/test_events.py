@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from onpro.experiments.events import EventLog, TensorBoardLog
+from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.training import Evaluated, Step
 
 STEP = Step(3, 1, {"new": 0.5, "replay": math.nan}, 30, train_seconds=1, elapsed_seconds=1.5)

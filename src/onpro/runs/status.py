@@ -7,8 +7,8 @@ from typing import Any
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments.config import RunConfig
-from onpro.experiments.resultcheck import is_amount, is_whole
+from onpro.runs.config import RunConfig
+from onpro.runs.schema import is_amount, is_whole
 from onpro.files import open_plain
 
 ENOUGH = 1 << 16

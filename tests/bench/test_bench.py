@@ -14,16 +14,16 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from onpro.experiments import RunConfig, prepare
-from onpro.experiments.bench import Measure, bench
-from onpro.experiments.bench.breakdown import MARK, PARTS, _marked, attributed, breakdown
-from onpro.experiments.bench.clock import Timed, alternately
-from onpro.experiments.bench.forwards import Forward, network_alone, work
-from onpro.experiments.bench.images import made_up_images
-from onpro.experiments.bench.learner import Learner
-from onpro.experiments.events import EventLog
+from onpro.bench import Measure, bench
+from onpro.bench.breakdown import MARK, PARTS, _marked, attributed, breakdown
+from onpro.bench.clock import Timed, alternately
+from onpro.bench.forwards import Forward, network_alone, work
+from onpro.bench.images import made_up_images
+from onpro.bench.learner import Learner
 from onpro.methods import settings_for
 from onpro.reports.bench import bench_table, figures_by_task
+from onpro.runs import RunConfig, prepare
+from onpro.runs.events import EventLog
 
 CPU = torch.device("cpu")
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments import Finished, Interrupted, finished, prepare, read_config, run, run_in
-from onpro.experiments.files import Held, is_held, locked
 from onpro.experiments.plan import Place, plan
-from onpro.experiments.record import describe
+from onpro.runs import Finished, Interrupted, finished, prepare, read_config, run, run_in
+from onpro.runs.files import Held, is_held, locked
+from onpro.runs.result import describe
 from onpro.training import Evaluated, Step
 from tests.tiny_runs import ER
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from onpro._version import __version__
-from onpro.experiments.config import RunConfig
+from onpro.runs.config import RunConfig
 from onpro.training import Metrics, Trainer, pick_device
 
 

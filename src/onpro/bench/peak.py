@@ -2,7 +2,7 @@
 
 import torch
 
-from onpro.experiments.bench.clock import milliseconds
+from onpro.bench.clock import milliseconds
 from onpro.nn import AUTOCAST, Precision
 
 SIDE = {"cuda": 8192, "cpu": 1024}

@@ -13,7 +13,7 @@ from torch.nn.modules.module import (
 )
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from onpro.experiments.bench.clock import wait
+from onpro.bench.clock import wait
 from onpro.memory import reservoir, retrieval
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments.files import read_json, require_writable, write_json, writing_below
+from onpro.runs.files import read_json, require_writable, write_json, writing_below
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
+from onpro.bench.breakdown import breakdown
+from onpro.bench.clock import Footprint, Timed, wait
+from onpro.bench.forwards import Forward, network_alone, recorded
+from onpro.bench.images import fill, made_up_batches
 from onpro.data.imageset import ImageSet
-from onpro.experiments.bench.breakdown import breakdown
-from onpro.experiments.bench.clock import Footprint, Timed, wait
-from onpro.experiments.bench.forwards import Forward, network_alone, recorded
-from onpro.experiments.bench.images import fill, made_up_batches
-from onpro.experiments.config import RunConfig
-from onpro.experiments.run import prepare
 from onpro.memory import Memory
 from onpro.nn.count import macs
+from onpro.runs.config import RunConfig
+from onpro.runs.runner import prepare
 from onpro.streams import Batch
 
 WARM_UP = 3

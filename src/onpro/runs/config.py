@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 from onpro._version import __version__
 from onpro.data import located
 from onpro.errors import UserError, counted
-from onpro.experiments.files import read_json
+from onpro.runs.files import read_json
 from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.training.device import DeviceName

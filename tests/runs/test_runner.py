@@ -14,8 +14,8 @@ import pytest
 
 from onpro._version import __version__
 from onpro.errors import UserError
-from onpro.experiments import Finished, finished, prepare, run
 from onpro.methods import settings_for
+from onpro.runs import Finished, finished, prepare, run
 from onpro.training import Evaluated, Step
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting

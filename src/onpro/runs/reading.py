@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments.files import read_json
-from onpro.experiments.resultcheck import fault
-from onpro.experiments.run import Finished
+from onpro.runs.files import read_json
+from onpro.runs.schema import fault
+from onpro.runs.runner import Finished
 from onpro.text import visible
 
 LOG = logging.getLogger(__name__)

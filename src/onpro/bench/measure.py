@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from onpro.bench.clock import Spread, Timed, alternately
+from onpro.bench.forwards import work
+from onpro.bench.images import made_up_images
+from onpro.bench.learner import Learner
 from onpro.errors import UserError
-from onpro.experiments.bench.clock import Spread, Timed, alternately
-from onpro.experiments.bench.forwards import work
-from onpro.experiments.bench.images import made_up_images
-from onpro.experiments.bench.learner import Learner
-from onpro.experiments.config import RunConfig
-from onpro.experiments.record import hardware, versions
+from onpro.runs.config import RunConfig
+from onpro.runs.result import hardware, versions
 from onpro.training import Engine, pick_device
 
 PROFILED = 3

@@ -6,7 +6,7 @@ from typing import Generic
 
 import torch
 
-from onpro.experiments.run import End
+from onpro.runs.runner import End
 from onpro.training.device import repeatable
 
 ROOM = 7 * 2**30
@@ -48,7 +48,7 @@ class _Lane(Generic[End]):
         self.begun = True
 
 
-def side_by_side(
+def train_side_by_side(
     starts: Iterable[Start[End] | None],
     device: torch.device,
     *,

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from onpro.errors import UserError
-from onpro.experiments import (
+from onpro.methods import methods, settings_for
+from onpro.runs import (
     Finished,
     Interrupted,
     RunConfig,
@@ -23,10 +24,9 @@ from onpro.experiments import (
     room_for_runs,
     run,
     running,
-    side_by_side,
+    train_side_by_side,
 )
-from onpro.experiments.run import Running
-from onpro.methods import methods, settings_for
+from onpro.runs.runner import Running
 from onpro.training import Trainer
 from onpro.training.device import pick_device
 from tests.tiny_runs import lasting
@@ -48,7 +48,7 @@ def numbers(finished: Finished) -> dict[str, Any]:
 @pytest.mark.parametrize("at_once", [1, 2, 5])
 def test_each_run_computes_what_it_computes_alone(tmp_path: Path, at_once: int) -> None:
     configs = [replace(CONFIG, seed=seed) for seed in range(3)]
-    together = side_by_side(starts(configs, tmp_path / "together"), CPU, at_once=at_once)
+    together = train_side_by_side(starts(configs, tmp_path / "together"), CPU, at_once=at_once)
     alone = [run(config, tmp_path / "alone") for config in configs]
     assert [numbers(a) for a in together] == [numbers(b) for b in alone]
 
@@ -59,7 +59,7 @@ def test_the_time_of_a_run_is_its_own(
     tmp_path: Path, runs: int, at_once: int, shared_by: int
 ) -> None:
     configs = [replace(CONFIG, seed=seed) for seed in range(runs)]
-    for done in side_by_side(starts(configs, tmp_path), CPU, at_once=at_once):
+    for done in train_side_by_side(starts(configs, tmp_path), CPU, at_once=at_once):
         assert done.result["train_seconds"] == done.result["steps"]
         assert done.result["shared_by"] == shared_by
         lines = (done.folder / "events.jsonl").read_text().splitlines()
@@ -94,7 +94,7 @@ def test_how_many_shared_the_device_is_the_most_there_were(tmp_path: Path) -> No
         return signal.SIGTERM if next(asked) > 10 else None
 
     with pytest.raises(Interrupted):
-        side_by_side(starts([short, long], tmp_path, stop=stop), CPU, at_once=2)
+        train_side_by_side(starts([short, long], tmp_path, stop=stop), CPU, at_once=2)
     assert run(long, tmp_path).result["shared_by"] == 2
 
 
@@ -104,7 +104,7 @@ def test_a_run_that_fails_does_not_disturb_the_others(tmp_path: Path) -> None:
         raise UserError("nothing doing.")
 
     with pytest.raises(UserError, match="nothing doing"):
-        side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=2)
+        train_side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=2)
     assert (tmp_path / CONFIG.folder / "result.json").exists()
 
 
@@ -116,7 +116,9 @@ def test_a_run_that_is_over_leaves_nothing_in_memory(tmp_path: Path, name: str) 
     learner = weakref.ref(trainer.method) if trainer else None
     gc.disable()
     try:
-        side_by_side([partial(running, tmp_path / name, config, trainer=trainer)], CPU, at_once=1)
+        train_side_by_side(
+            [partial(running, tmp_path / name, config, trainer=trainer)], CPU, at_once=1
+        )
         trainer = None
         assert learner is not None
         assert learner() is None
@@ -137,7 +139,7 @@ def test_nothing_more_is_started_after_a_failure(tmp_path: Path) -> None:
         raise UserError("nothing doing.")
 
     with pytest.raises(UserError, match="nothing doing"):
-        side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=1)
+        train_side_by_side([fail, *starts([CONFIG], tmp_path)], CPU, at_once=1)
     assert not (tmp_path / CONFIG.folder).exists()
 
 
@@ -156,7 +158,7 @@ def test_an_interruption_ends_all_runs() -> None:
             ended.append("endless")
 
     with pytest.raises(KeyboardInterrupt):
-        side_by_side([endless, interrupt], CPU, at_once=2)
+        train_side_by_side([endless, interrupt], CPU, at_once=2)
     assert ended == ["endless"]
 
 
@@ -168,10 +170,10 @@ def test_a_signal_saves_all_runs(tmp_path: Path) -> None:
         return signal.SIGTERM if next(asked) > 15 else None
 
     with pytest.raises(Interrupted, match="is saved"):
-        side_by_side(starts(configs, tmp_path, stop=stop), CPU, at_once=2)
+        train_side_by_side(starts(configs, tmp_path, stop=stop), CPU, at_once=2)
     for config in configs:
         assert list((tmp_path / config.folder / "checkpoint").iterdir())
-    done = side_by_side(starts(configs, tmp_path), CPU, at_once=2)
+    done = train_side_by_side(starts(configs, tmp_path), CPU, at_once=2)
     assert [numbers(d) for d in done] == [numbers(run(c, tmp_path / "alone")) for c in configs]
 
 
@@ -196,7 +198,7 @@ def test_on_a_gpu_too_each_run_computes_what_it_computes_alone(name: str, tmp_pa
     )
     configs = [replace(config, seed=seed) for seed in range(3)]
     device = pick_device("cuda")
-    together = side_by_side(
+    together = train_side_by_side(
         starts(configs, tmp_path / "together"), device, at_once=3, deterministic=True
     )
     alone = [run(c, tmp_path / "alone") for c in configs]

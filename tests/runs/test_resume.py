@@ -19,7 +19,8 @@ from torch import Tensor
 
 from onpro._version import __version__
 from onpro.errors import UserError
-from onpro.experiments import (
+from onpro.methods import methods, settings_for
+from onpro.runs import (
     Finished,
     Interrupted,
     RunConfig,
@@ -30,10 +31,9 @@ from onpro.experiments import (
     run,
     run_in,
 )
-from onpro.experiments.events import EventLog
-from onpro.experiments.files import locked
-from onpro.experiments.record import describe
-from onpro.methods import methods, settings_for
+from onpro.runs.events import EventLog
+from onpro.runs.files import locked
+from onpro.runs.result import describe
 from onpro.training import Evaluated, Step, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
 from tests.tiny_runs import lasting

@@ -8,8 +8,8 @@ import pytest
 
 from onpro.data import sources
 from onpro.errors import UserError
-from onpro.experiments import RunConfig, prepare
 from onpro.methods import data_values, methods, recipes, settings_for
+from onpro.runs import RunConfig, prepare
 
 DATA = [*(source.usage for source in sources()), "imagenet100", "imagenet1k"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onpro.experiments import RunConfig
 from onpro.experiments.executors import Local, cores, execute
 from onpro.methods import settings_for
+from onpro.runs import RunConfig
 
 CONFIG = RunConfig(
     method="er",
