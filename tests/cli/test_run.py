@@ -147,6 +147,12 @@ def test_a_method_may_have_any_name(
     assert said["method"] == name
 
 
+@pytest.mark.parametrize("base", [["--base", "er"], ["--base=er"]])
+def test_a_wrapper_can_be_given_its_method_as_an_option(onpro: Command, base: list[str]) -> None:
+    wrapped = onpro("run", "rot", *base, *TINY, "--rotations", "4", "--json")
+    assert result(wrapped)["method"] == "er-rot"
+
+
 def test_underscores_and_equals_signs_are_fine(onpro: Command) -> None:
     said = result(onpro("run", "er", *TINY, "--batch_size=5", "--no-fresh", "--json"))
     assert said["steps"] == 9

@@ -9,6 +9,7 @@ from onpro.errors import UserError, unknown
 from onpro.experiments import paper
 from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
 from onpro.methods import methods as registered_methods
+from onpro.methods import wrappers
 
 TITLES = {
     "icarl": "iCaRL",
@@ -107,7 +108,7 @@ class Table:
 
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
-        if not found and name in registered_methods():
+        if not found and (name in registered_methods() or name.rpartition("-")[2] in wrappers()):
             return [Row(name, name, None, {})]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}

@@ -33,7 +33,7 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
 
 def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
     """A step of a method, `learn` or `rehearse`, computed by the engine of that name."""
-    if name == "graph":
+    if name == "graph" and method.is_recordable:
         return GraphEngine(method, step)
     if name == "compile":
         # Forward passes of a step differ in size, and so do steps while the memory fills.
@@ -42,7 +42,7 @@ def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
 
 
 def phase_of(method: AnyMethod) -> Hashable:
-    """What the course of a step depends on: steps of equal phase run the same operations."""
+    """State on the host that determines the operations of a step."""
     progress = method.progress
     return (
         progress.task,
