@@ -23,9 +23,6 @@ from onpro.nn.network import PrototypeNetwork
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, SHORT_STREAMS, on
 from onpro.streams import Batch
 
-NO_CLASS = -1
-"""Label of an image that takes no part."""
-
 DEFAULT_EMBEDDING = 256
 """Dimension of the embedding where neither the stream nor a setting gives one."""
 
@@ -132,7 +129,9 @@ class CoPE(Method[CoPESettings]):
         """
         slots, exists = self.memory.draw(count, self.random["memory"])
         replay = self.memory.take(slots)
-        return Labelled(self.normalise(replay.images), replay.labels.masked_fill(~exists, NO_CLASS))
+        return Labelled(
+            self.normalise(replay.images), replay.labels.masked_fill(~exists, losses.NO_CLASS)
+        )
 
     def move_prototypes(self, embeddings: Tensor, labels: Tensor) -> None:
         """For each class of the step p ← β·p + (1−β)·mean, of embeddings before its update.

@@ -24,9 +24,6 @@ from onpro.methods.settings import MIN_TEMPERATURE, require
 from onpro.recipes import IMAGENET, MANY_CLASSES, PAPER, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
-NO_CLASS = -1
-"""Label of an image that belongs to no class."""
-
 InstanceLoss = Callable[[Tensor, Tensor, float], Tensor]
 
 
@@ -304,7 +301,7 @@ class OnPro(Method[OnProSettings]):
         if not settings.seen_prototypes:
             return {}
         if settings.seen_without_new:
-            old = labels.where(self.old_classes[labels], NO_CLASS)
+            old = labels.where(self.old_classes[labels], losses.NO_CLASS)
             loss, *_ = losses.prototype_contrast(first, second, old, classes, temperature)
         return {"ope_seen": loss}
 
