@@ -7,7 +7,6 @@ not hold; `check_method` checks them all on a tiny stream, in seconds.
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -20,7 +19,7 @@ from onpro.methods.base import Context, Terms
 from onpro.methods.registry import AnyMethod
 from onpro.methods.settings import Settings
 from onpro.streams import Batch, ClassIncremental
-from onpro.training.stepper import Stepper
+from onpro.training.stepper import Stepper, equal
 
 CLASSES, TASKS = 4, 2
 Property = Callable[[type[AnyMethod], Settings], None]
@@ -68,8 +67,8 @@ def equal_seeds_give_equal_runs(cls: type[AnyMethod], settings: Settings) -> Non
     first, second, other = (
         _trained(cls, settings, _batches()[:6], seed=seed).state_dict() for seed in (0, 0, 1)
     )
-    assert _equal(first, second), "two runs of one seed differ"
-    assert not _equal(first, other), "the seed changes nothing"
+    assert equal(first, second), "two runs of one seed differ"
+    assert not equal(first, other), "the seed changes nothing"
 
 
 def its_state_is_complete(cls: type[AnyMethod], settings: Settings) -> None:
@@ -92,7 +91,7 @@ def resuming_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
         for batch in batches[cut : cut + 3]:
             straight.step(batch)
             resumed.step(batch)
-        assert _equal(straight.state_dict(), resumed.state_dict()), (
+        assert equal(straight.state_dict(), resumed.state_dict()), (
             f"saved after step {cut} and loaded, the method goes on differently: "
             "something that changes is not part of its state"
         )
@@ -157,7 +156,7 @@ def predicting_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None
     together = learner.predict(images)
     assert torch.equal(one_by_one, together), "a prediction depends on the images beside it"
     assert learner.network.training, "a prediction leaves the network out of train mode"
-    assert _equal(before, stepper.state_dict()), "a prediction changes the method's state"
+    assert equal(before, stepper.state_dict()), "a prediction changes the method's state"
 
 
 def global_randomness_is_left_alone(cls: type[AnyMethod], settings: Settings) -> None:
@@ -174,7 +173,7 @@ def global_randomness_is_left_alone(cls: type[AnyMethod], settings: Settings) ->
                 "the global random state was changed"
             )
             states.append(stepper.state_dict())
-        assert _equal(*states), "the global random state was read"
+        assert equal(*states), "the global random state was read"
     finally:
         torch.random.set_rng_state(before)
 
@@ -191,7 +190,7 @@ def unannounced_classes_and_boundaries_work(cls: type[AnyMethod], settings: Sett
     state = copy.deepcopy(stepper.state_dict())
     resumed = Stepper(_new(cls, settings, classes=None))
     resumed.load_state_dict(state)
-    assert _equal(stepper.state_dict(), resumed.state_dict()), "a grown head does not load"
+    assert equal(stepper.state_dict(), resumed.state_dict()), "a grown head does not load"
 
 
 def a_class_can_be_dropped(cls: type[AnyMethod], settings: Settings) -> None:
@@ -269,14 +268,3 @@ def _head(batch: Batch, count: int) -> Batch:
 def _joined(batches: Sequence[Batch]) -> Batch:
     images = torch.cat([batch.images for batch in batches])
     return _batch(images, torch.cat([batch.labels for batch in batches]), batches[0].task)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Whether two states hold the same values, bit for bit."""
-    if isinstance(a, Tensor):
-        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
-    return bool(a == b)
