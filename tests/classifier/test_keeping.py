@@ -15,8 +15,7 @@ import pytest
 
 from onpro import OnlineClassifier
 from onpro.methods import methods
-from onpro.nn import network
-from onpro.nn import build_encoder
+from onpro.nn import build_encoder, network
 from onpro.restoring import same
 from onpro.training.statefile import freeze, load_state, save_state
 

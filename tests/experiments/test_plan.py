@@ -17,7 +17,7 @@ from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.progress import progress
 from onpro.experiments.tables import table
 from onpro.methods import settings_for
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 from tests.tiny_runs import sealed
 
 STREAM = (("limit_per_class", 8),)
@@ -39,11 +39,11 @@ def planned(out: Path, *experiments: Experiment) -> Plan:
 class Stop:
     """Ends a run in the middle of its second task."""
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         if step.task == 1:
             raise KeyboardInterrupt
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         pass
 
 
