@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onpro.methods import registry
-from onpro.training import Evaluated
+from onpro.training import EvaluationEvent
 from tests.cli.conftest import Answer, Command
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
@@ -247,5 +247,5 @@ def test_an_interrupted_run_leaves_the_terminal_in_order(
     assert answer.err.rindex(shown) > answer.err.rindex(hidden), "the cursor is visible again"
 
 
-def interrupt(self: Callable[..., None], evaluated: Evaluated) -> None:
+def interrupt(self: Callable[..., None], evaluated: EvaluationEvent) -> None:
     raise KeyboardInterrupt

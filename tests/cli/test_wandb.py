@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onpro.cli.progress import Follower
-from onpro.training import Step
+from onpro.training import StepEvent
 from tests.cli.conftest import Command
 
 ER = ["run", "er", "--data", "tiny", "--limit-per-class", "8", "--device", "cpu"]
@@ -100,7 +100,7 @@ def events(folder: Path) -> list[tuple[int, dict[str, float]]]:
     return heard
 
 
-def interrupt_at_step_4(self: Follower, step: Step) -> None:
+def interrupt_at_step_4(self: Follower, step: StepEvent) -> None:
     if step.step == 4:
         signal.raise_signal(signal.SIGTERM)
 

@@ -256,7 +256,7 @@ class Method(ABC, Generic[S]):
         """One optimizer step down the gradients; with a loss scale, only if they are finite."""
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        torch.clear_autocast_cache()  # it holds the weights as they were
+        torch.clear_autocast_cache()  # it holds the weights as they were before
 
     @property
     def loss_scale(self) -> Tensor:

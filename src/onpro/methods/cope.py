@@ -104,7 +104,7 @@ class CoPE(Method[CoPESettings]):
         """One optimizer step on the batch and replay together, then prototypes, then the memory."""
         network = self.network
         images, labels = self.augment(self.normalise(batch.images)), batch.labels
-        if self.memory.most:
+        if self.memory.max_stored:
             old = self.sample_classes(self.settings.replay_batch)
             images = torch.cat([images, self.augment(old.images)])
             labels = torch.cat([labels, old.labels])
@@ -127,7 +127,7 @@ class CoPE(Method[CoPESettings]):
         How many are stored is known to the device alone. Where there are fewer than it seems, some
         are repeated, the second time without a class.
         """
-        slots, exists = self.memory.draw(count, self.random["memory"])
+        slots, exists = self.memory.sample(count, self.random["memory"])
         replay = self.memory.take(slots)
         return Labelled(
             self.normalise(replay.images), replay.labels.masked_fill(~exists, losses.NO_CLASS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from onpro.errors import UserError
 from onpro.files import open_plain, read_plain
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 
 LOG = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ class EventLog:
         self._file = open_plain(path, "ab")
         self._file.truncate(lines)
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log a training step."""
         terms = {name: v if math.isfinite(v) else None for name, v in step.terms.items()}
         self._write("step", asdict(step) | {"terms": terms})  # JSON knows neither NaN nor ∞
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Log an evaluation."""
         self._write("evaluation", asdict(evaluated))
 
@@ -55,12 +55,12 @@ class EventLog:
         self._file.close()
 
 
-def scalars_of_step(step: Step) -> dict[str, float]:
+def scalars_of_step(step: StepEvent) -> dict[str, float]:
     """The terms of the loss, by the names that trackers show them under."""
     return {f"loss/{name}": value for name, value in step.terms.items()}
 
 
-def scalars_of_evaluation(evaluated: Evaluated) -> dict[str, float]:
+def scalars_of_evaluation(evaluated: EvaluationEvent) -> dict[str, float]:
     """The accuracy on every task and on average, by the names that trackers show them under."""
     each = {f"accuracy/task {task}": value for task, value in enumerate(evaluated.accuracy)}
     return each | {"accuracy/average": sum(evaluated.accuracy) / len(evaluated.accuracy)}
@@ -79,11 +79,11 @@ class TensorBoardLog:
             ) from None
         self._writer = SummaryWriter(folder, purge_step=step + 1 if step else None)
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log the terms of the loss."""
         self._add(scalars_of_step(step), step.step)
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Log the accuracy on every task."""
         self._add(scalars_of_evaluation(evaluated), evaluated.step)
 

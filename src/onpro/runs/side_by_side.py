@@ -7,7 +7,7 @@ from typing import Generic
 import torch
 
 from onpro.runs.runner import End
-from onpro.training.device import repeatable
+from onpro.training.device import deterministic_mode
 
 ROOM = 7 * 2**30
 """Bytes of a GPU's memory that a run on images of 32×32 is given, where nobody says how many runs
@@ -77,7 +77,7 @@ def train_side_by_side(
     lanes: list[_Lane[End]] = []
     done: dict[int, End] = {}
     errors: list[BaseException] = []
-    with repeatable(device, deterministic):
+    with deterministic_mode(device, deterministic):
         while lanes or (more and not errors):
             interrupted = any(isinstance(error, KeyboardInterrupt) for error in errors)
             while more and len(lanes) < at_once and not errors:

@@ -15,7 +15,7 @@ from onpro.runs.events import scalars_of_evaluation, scalars_of_step
 from onpro.runs.folder import REPETITION, WANDB_ID
 from onpro.runs.result import describe
 from onpro.runs.runner import Running
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 
 LOG = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class WandbLog:
         self._run: Any = None
         self._given_up = False
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log the terms of the loss."""
         self._log(scalars_of_step(step), step.step)
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Log the accuracy on every task."""
         self._log(scalars_of_evaluation(evaluated), evaluated.step)
 
