@@ -14,7 +14,7 @@ from onpro.errors import UserError
 from onpro.files import NO_FOLLOW, NO_WAIT, read_plain, replacing
 
 PATIENCE = 1.0
-"""Seconds until a folder counts as held; processes in `is_held` hold its lock for much less."""
+"""Seconds for which `locked` retries; `is_held` holds a lock for much less."""
 
 LOOKS = 5
 """Attempts of `is_held`, a millisecond apart."""
@@ -57,8 +57,12 @@ def locked(folder: Path) -> Iterator[None]:
     """
     path = _lock_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(  # a run may be closed by another thread than started it
-        path, timeout=PATIENCE, poll_interval=0.01, thread_local=False, fallback_to_soft=False
+    lock = FileLock(
+        path,
+        timeout=PATIENCE,
+        poll_interval=0.01,
+        thread_local=False,  # a generator may be closed by another thread
+        fallback_to_soft=False,  # a soft lock outlives a killed process
     )
     try:
         lock.acquire()
@@ -69,19 +73,19 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(PermissionError):  # on Windows, where `release` removes the file
-            path.unlink(missing_ok=True)  # whoever opened it already finds it removed and retries
+        with suppress(OSError):  # Windows cannot remove an open file; there `release` removes it
+            path.unlink()  # a process that has just opened it finds it removed and retries
         lock.release()
 
 
 def is_held(folder: Path) -> bool:
     """Return whether a process holds the lock of a folder, without changing anything on disk.
 
-    A lock file that exists is locked for a moment; `locked` waits for that, and so do others who
-    look.
+    An existing lock file is locked for a moment. `locked` and other calls of `is_held` retry, so
+    that they are not affected.
     """
     path = _lock_path(folder)
-    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # NFS locks only what it writes
+    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # NFS needs O_RDWR
     try:
         handle = os.open(path, access | NO_FOLLOW | NO_WAIT)
     except OSError:  # there is no lock file, or it may not be read
