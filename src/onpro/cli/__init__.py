@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # whoever read our output has gone: nothing is left to say
             out.discard()
             err.discard()
-            return 128 + signal.SIGPIPE if arguments[:1] in TRAINING else 0
+            return 128 + getattr(signal, "SIGPIPE", 13) if arguments[:1] in TRAINING else 0
         if out.loss:
             print(f"onpro: standard output could not be written: {out.loss}.", file=sys.stderr)
         return status or (1 if out.loss else 0)

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_type_hints
 from onpro._version import __version__
 from onpro.data import located
 from onpro.errors import UserError, counted
-from onpro.runs.files import read_json
 from onpro.methods import Settings, method
 from onpro.nn import Precision
+from onpro.runs.files import read_json
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import described, fits

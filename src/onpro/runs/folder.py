@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from onpro.errors import UserError
-from onpro.runs.config import RunConfig, read_config
 from onpro.files import is_leftover
+from onpro.runs.config import RunConfig, read_config
 from onpro.training import Checkpoints
 
 CONFIG, EVENTS, RESULT, WANDB_ID = "config.json", "events.jsonl", "result.json", "wandb-id"
