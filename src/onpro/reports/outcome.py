@@ -1,8 +1,9 @@
 """What the runs of one experiment, alike but for their seed, say together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import sub
 from statistics import fmean
 from typing import Any
 
@@ -102,20 +103,28 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def forgetting(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """For each task its best accuracy minus its last; the mean is the paper's F_c.
+    """Return for each task its best accuracy minus its last; the mean is the paper's F_c.
 
     >>> forgetting([[90.0, None], [50.0, 80.0]])
     [40.0, 0.0]
     """
-    tasks = range(len(accuracy))
-    return [max(row[task] for row in accuracy[task:]) - accuracy[-1][task] for task in tasks]
+    *_, last = _forgetting_after_each(accuracy)
+    return last
 
 
 def forgotten(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """Average forgetting of the tasks seen so far, after each task.
+    """Return the average forgetting of the tasks seen so far, after each task.
 
     >>> forgotten([[90.0, None], [50.0, 80.0]])
     [0.0, 20.0]
     """
-    so_far = (forgetting(accuracy[: tasks + 1]) for tasks in range(len(accuracy)))
-    return [fmean(tasks) for tasks in so_far]
+    return [fmean(tasks) for tasks in _forgetting_after_each(accuracy)]
+
+
+def _forgetting_after_each(accuracy: Sequence[Sequence[float]]) -> Iterator[list[float]]:
+    """Yield after each task the forgetting of all tasks so far, from running maxima."""
+    best: list[float] = []
+    for task, row in enumerate(accuracy):
+        seen = row[: task + 1]
+        best = [*map(max, best, seen), seen[-1]]
+        yield list(map(sub, best, seen))
