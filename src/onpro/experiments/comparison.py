@@ -13,8 +13,8 @@ from onpro.experiments.plan import Plan
 from onpro.experiments.statistics import holm
 from onpro.runs.config import RunConfig
 
-DECIMALS = 6
-"""Differences are compared up to 10⁻⁶ points: one test image changes an accuracy by more."""
+TOLERANCE = 1e-6
+"""Values closer than this are equal: one test image changes an accuracy by more."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
     from scipy.stats import ttest_rel, wilcoxon  # slow to import
 
     differences = [x - y for x, y in zip(first, second, strict=True)]
-    rounded = [round(value, DECIMALS) for value in differences]
+    rounded = [round(value / TOLERANCE) for value in differences]  # for exact ties
     n, mean = len(differences), statistics.fmean(differences)
     with warnings.catch_warnings(action="ignore"):  # few runs, which n shows
         signed = float(wilcoxon(rounded).pvalue) if any(rounded) else None
@@ -100,7 +100,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
 
 
 def _constant(values: Sequence[float]) -> bool:
-    return max(values) - min(values) < 10**-DECIMALS
+    return max(values) - min(values) < TOLERANCE
 
 
 def compare(samples: Iterable[Sample]) -> list[Comparison]:

@@ -1,7 +1,7 @@
 """Markdown tables of finished runs, beside the paper's values or against each other."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from onpro.errors import UserError
 from onpro.experiments import Summary, summarise
@@ -71,9 +71,10 @@ def _samples(found: Sequence[Outcome]) -> Iterator[Sample]:
         for number, outcome in enumerate(found):
             name, data, memory = outcome.name, outcome.result["data"], outcome.result["memory"]
             title = name if names[name, data, memory] == 1 else outcome.title
-            values = [float(run.result[measure]) for run in outcome.runs]
-            keyed = {(number, index): value for index, value in enumerate(values)}
-            yield Sample(title, data, memory, measure, keyed)
+            values: dict[Hashable, float] = {
+                (number, index): run.result[measure] for index, run in enumerate(outcome.runs)
+            }
+            yield Sample(title, data, memory, measure, values)
 
 
 def _row(
