@@ -126,7 +126,14 @@ HEAVY = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL"}
 
 def test_help_lists_and_mistakes_in_options_import_nothing_heavy() -> None:
     asked = [[command, "--help"] for command in COMMANDS]
-    asked += [["run", "er", "--help"], ["methods"], ["datasets"], ["--version"], ["--help"]]
+    asked += [
+        ["run", "er", "--help"],
+        ["methods"],
+        ["recipes"],
+        ["datasets"],
+        ["--version"],
+        ["--help"],
+    ]
     asked += [["run", "er", "--memori", "3"], ["run", "rr"]]
     script = f"""
 import sys
@@ -151,7 +158,7 @@ def test_what_is_read_in_the_methods_files_is_what_they_register() -> None:
     for name, cls in own.items():
         read_in, registered = outlines[name].settings, cls.settings_type
         assert outlines[name].about == asdict(cls.about)
-        assert outlines[name].recipes == tuple(recipes(name))
+        assert outlines[name].recipes == recipes(name)
         assert get_type_hints(read_in) == get_type_hints(registered)
         assert [(f.name, f.default) for f in fields(read_in)] == [
             (f.name, f.default) for f in fields(registered)

@@ -1,11 +1,11 @@
-"""`onpro methods` and `onpro datasets`."""
+"""`onpro methods`, `onpro recipes` and `onpro datasets`."""
 
 import json
 
 import pytest
 
 from onpro.data import sources
-from onpro.methods import methods, wrappers
+from onpro.methods import methods, recipes, wrappers
 from tests.cli.conftest import Command
 
 
@@ -24,6 +24,37 @@ def test_methods_as_json(onpro: Command) -> None:
         assert 1990 < entry["year"] < 2100
 
 
+def test_the_recipes_of_a_method_are_listed_with_their_descriptions(onpro: Command) -> None:
+    answer = onpro("recipes", "onpro")
+    assert answer.status == 0
+    listed = [line.split()[1] for line in answer.out.splitlines() if line.startswith(" onpro ")]
+    assert listed == list(recipes("onpro"))
+    text = " ".join(answer.out.split())
+    assert recipes("onpro")["paper"].about in text
+    assert not any(line.startswith(" er ") for line in answer.out.splitlines())
+
+
+def test_recipes_of_all_methods_as_json(onpro: Command) -> None:
+    listed = json.loads(onpro("recipes", "--json").out)
+    assert [(entry["method"], entry["name"]) for entry in listed] == [
+        (method, recipe) for method in methods() for recipe in recipes(method)
+    ]
+    tuned = next(e for e in listed if (e["method"], e["name"]) == ("er", "tuned"))
+    assert tuned["description"] == recipes("er")["tuned"].about
+    assert tuned["values"] == recipes("er")["tuned"].values
+
+
+def test_a_wrapped_method_has_the_recipes_of_its_base(onpro: Command) -> None:
+    wrapped = json.loads(onpro("recipes", "er-rot", "--json").out)
+    assert [entry["name"] for entry in wrapped] == list(recipes("er"))
+
+
+def test_recipes_of_an_unknown_method(onpro: Command) -> None:
+    answer = onpro("recipes", "onproo")
+    assert answer.status == 2
+    assert "did you mean 'onpro'?" in answer.err
+
+
 def test_every_data_set_is_listed(onpro: Command) -> None:
     answer = onpro("datasets")
     assert answer.status == 0
@@ -39,7 +70,7 @@ def test_datasets_as_json(onpro: Command) -> None:
     assert digits["download"] is False
 
 
-@pytest.mark.parametrize("command", ["methods", "datasets"])
+@pytest.mark.parametrize("command", ["methods", "recipes", "datasets"])
 def test_lists_fit_80_columns_and_go_to_standard_output(onpro: Command, command: str) -> None:
     answer = onpro(command)
     assert max(map(len, answer.out.splitlines())) <= 80

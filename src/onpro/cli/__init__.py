@@ -20,6 +20,7 @@ COMMANDS = {
     "table": "reproduce a table of the paper and compare",
     "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
+    "recipes": "list the recipes of all methods or of one",
     "datasets": "list the data sets and how to name your own",
     "report": "print tables of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",

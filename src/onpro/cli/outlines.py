@@ -7,7 +7,7 @@ plain values in its source.
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, make_dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -18,6 +18,7 @@ from typing import Any, Literal
 from onpro import recipes
 from onpro.cli.signals import importing
 from onpro.errors import unknown
+from onpro.recipes import Recipe, Values
 
 FOLDER = Path(__file__).parents[1] / "methods"
 
@@ -30,7 +31,9 @@ class Outline:
     """Fields of `onpro.methods.About`."""
     settings: type[Any]
     """A dataclass with its settings; not the one that the method takes."""
-    recipes: Sequence[str] = ()
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    data: Mapping[str, Values] = field(default_factory=dict)
+    """Values of data sets, as far as they are read; without those of every method."""
 
 
 def outline(name: str) -> Outline:
@@ -47,7 +50,7 @@ def outline(name: str) -> Outline:
         from onpro.methods import method
         from onpro.methods import recipes as recipes_of
     cls = method(name)
-    return Outline(asdict(cls.about), cls.settings_type, tuple(recipes_of(name)))
+    return Outline(asdict(cls.about), cls.settings_type, recipes_of(name))
 
 
 def outlines() -> dict[str, Outline]:
@@ -61,7 +64,7 @@ def outlines() -> dict[str, Outline]:
         from onpro.methods import methods
         from onpro.methods import recipes as recipes_of
     return {
-        name: Outline(asdict(cls.about), cls.settings_type, tuple(recipes_of(name)))
+        name: Outline(asdict(cls.about), cls.settings_type, recipes_of(name))
         for name, cls in methods().items()
     }
 
@@ -86,13 +89,12 @@ def read(folder: Path, decorator: str) -> dict[str, Outline]:
     classes, found = _classes(folder), {}
     for call in (_registration(cls, decorator) for cls in classes.values()):
         if call is not None:
-            named, settings = call.args
-            about = {"name": _value(named)}
+            name, settings = call.args
+            about = {"name": _value(name)}
             about |= {str(word.arg): _value(word.value) for word in call.keywords}
-            about.pop("data", None)
-            named_recipes = tuple(about.pop("recipes", ()))
+            data, named = about.pop("data", {}), about.pop("recipes", {})
             kind = _settings(ast.unparse(settings), classes)
-            found[about["name"]] = Outline(about, kind, named_recipes)
+            found[about["name"]] = Outline(about, kind, named, data)
     return dict(sorted(found.items()))
 
 
