@@ -14,10 +14,11 @@ import pytest
 
 from onpro._version import __version__
 from onpro.cli import COMMANDS
-from onpro.cli.outlines import FOLDER, read
+from onpro.cli.outlines import FOLDER, default_settings, read
 from onpro.cli.parsing import CHECKPOINT_EVERY
+from onpro.data import sources
 from onpro.figures import FIGURES
-from onpro.methods import Settings, methods, recipes, wrappers
+from onpro.methods import Settings, methods, recipes, settings_for, wrappers
 from onpro.training import checkpoint
 from tests.cli.conftest import Command
 
@@ -25,10 +26,10 @@ HELPS = [
     ["--help"],
     ["-h"],
     [],
-    ["run", "--help"],
+    *([command, "--help"] for command in COMMANDS),
     *(["run", name, "--help"] for name in methods()),
-    ["methods", "--help"],
-    ["datasets", "--help"],
+    ["run", "er-rot", "--help"],
+    ["run", "onpro", "--data", "imagenet100", "--recipe", "without-projector", "--help"],
 ]
 PROVENANCE = ("paper", "official code", "ours")
 
@@ -50,12 +51,82 @@ def docstrings(settings: type[Settings]) -> dict[str, str]:
     return found
 
 
+def words(text: str) -> str:
+    """The text in one line, without frames."""
+    return " ".join(re.sub(r"^[│|]|[│|]$", " ", text, flags=re.MULTILINE).split())
+
+
 @pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
 def test_help_fits_80_columns(onpro: Command, arguments: list[str]) -> None:
     answer = onpro(*arguments)
     assert answer.status == 0
     assert not answer.err
     assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("arguments", HELPS, ids=" ".join)
+def test_help_is_without_clutter(onpro: Command, arguments: list[str]) -> None:
+    text = words(onpro(*arguments).out)
+    assert "options options" not in text
+    assert "{None}" not in text
+    assert not re.search(r"default[^()]*: (None|''|)\)", text)
+    assert not re.search(r"(?<!\.)\.\.(?!\.)", text)
+
+
+def test_usage(onpro: Command) -> None:
+    usages = {
+        ("run",): "run [METHOD]",
+        ("run", "er"): "run er",
+        ("resume",): "resume RUN...",
+        ("table",): "table [NAME]",
+        ("sweep",): "sweep FILE",
+        ("methods",): "methods",
+        ("recipes",): "recipes [METHOD]",
+        ("figure",): "figure NAME RUN...",
+        ("bench",): "bench [METHOD...]",
+    }
+    for command, usage in usages.items():
+        first = onpro(*command, "--help").out.splitlines()[0]
+        assert first == f"usage: onpro {usage} [OPTIONS]"
+
+
+def test_essential_options_come_first_and_settings_last(onpro: Command) -> None:
+    options = re.findall(r"^\W{0,2}(--[a-z][\w-]*)", onpro("run", "er", "--help").out, re.MULTILINE)
+    assert options[:6] == ["--data", "--memory", "--recipe", "--seed", "--seeds", "--out"]
+    assert options[-1] == "--replay-batch"
+
+
+def test_defaults_are_those_of_the_data_set_and_the_recipe(onpro: Command) -> None:
+    def said(*arguments: str) -> str:
+        return words(onpro("run", *arguments, "--help").out)
+
+    assert "(default on digits: slim; else resnet18, from the paper)" in said()
+    assert "(default on digits: 0.005; else 0.0005, from the paper)" in said()
+    assert "(default on digits: slim; else resnet18, from the paper)" in said("er")
+    assert "(default: resnet18, from the paper)" in said("er", "--data", "cifar10")
+    tuned = said("er", "--data", "cifar10", "--recipe", "tuned")
+    assert "(default on cifar10 with recipe tuned: adam; else sgd)" in tuned
+    assert "(default on folder: slim;" in said("er", "--data", "folder:somewhere")
+    assert "(default on digits: slim;" in said("er-rot")
+
+
+@pytest.mark.parametrize(
+    "mistake", [["--memory"], ["--memori", "3"], ["--recipe", "x"], ["--data", "x"]]
+)
+def test_help_is_given_beside_a_mistake(onpro: Command, mistake: list[str]) -> None:
+    answer = onpro("run", "er", *mistake, "--help")
+    assert answer.status == 0
+    assert answer.out.startswith("usage: onpro run er ")
+    assert not answer.err
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_defaults_in_help_are_those_of_a_run(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    asked: list[tuple[str, str | None]] = [(source.name, None) for source in sources()]
+    asked += [("cifar100", recipe) for recipe in recipes(name)]
+    settings = {of: asdict(settings_for(name, *of)) for of in asked}
+    monkeypatch.setattr("onpro.cli.outlines._readable", lambda: True)
+    assert {of: asdict(default_settings(name, *of)) for of in asked} == settings
 
 
 def test_help_fits_a_narrow_terminal(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +168,7 @@ def test_help_of_a_method_lists_every_option_with_its_default(onpro: Command, na
     options = {block.split(maxsplit=1)[0].rstrip(","): block for block in blocks}
     for field in fields(methods()[name].settings_type):
         assert f"--{field.name.replace('_', '-')}" in options
-    assert all("(default:" in " ".join(block.split()) for block in blocks)
+        assert "(default" in options[f"--{field.name.replace('_', '-')}"]
     assert "METHOD is one of" in text
 
 

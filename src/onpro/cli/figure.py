@@ -1,7 +1,7 @@
 """`onpro figure NAME RUN…`: draw a figure from finished runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -16,10 +16,10 @@ from onpro.text import visible
 class FigureOptions:
     """What to draw, from what, to where."""
 
-    name: tyro.conf.Positional[str] = ""
+    name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
     """accuracy: accuracy on the tasks seen so far; matrix: accuracy on each task after each."""
 
-    runs: tyro.conf.Positional[tuple[Path, ...]] = ()
+    runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, or folders that hold some."""
 
     out: Path | None = None

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from onpro import recipes
 from onpro.cli.signals import importing
 from onpro.errors import unknown
-from onpro.recipes import Recipe, Values
+from onpro.recipes import EVERY_METHOD, Recipe, Values
 
 FOLDER = Path(__file__).parents[1] / "methods"
 
@@ -51,6 +51,20 @@ def outline(name: str) -> Outline:
         from onpro.methods import recipes as recipes_of
     cls = method(name)
     return Outline(asdict(cls.about), cls.settings_type, recipes_of(name))
+
+
+def default_settings(name: str, data: str, recipe: str | None = None) -> Any:
+    """Settings of a method with the values of a data set and a recipe, as `--help` shows them."""
+    if name not in outlines() or not _readable():
+        with importing():
+            from onpro.methods import settings_for
+        return settings_for(name, data, recipe)
+    known, source = outline(name), data.partition(":")[0]
+    if recipe is not None and recipe not in known.recipes:
+        raise unknown(f"recipe of {name}", recipe, known.recipes)
+    varied = known.recipes[recipe].values if recipe else {}
+    values = {**EVERY_METHOD.get(source, {}), **known.data.get(source, {}), **varied}
+    return known.settings(**values)
 
 
 def outlines() -> dict[str, Outline]:

@@ -2,16 +2,18 @@
 
 import ast
 import contextlib
-import functools
 import inspect
 import io
 import re
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import field, fields, is_dataclass, make_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -34,44 +36,87 @@ def parse(
     *,
     command: str,
     about: str,
+    usage: str = "",
     default: Options | None = None,
+    given_by: str = "",
 ) -> Options:
     """Parse arguments into a dataclass whose fields are dataclasses of options.
 
     A mistake becomes a `UserError`; `--help` prints the options and exits.
+
+    Args:
+        kind: The dataclass; a group of options in the field `method` has a panel of its own.
+        arguments: Arguments of the command.
+        command: The command, for messages.
+        about: Description of the command, in paragraphs.
+        usage: The command as the first line of the help has it, if that differs.
+        default: Defaults, instead of those of the dataclasses.
+        given_by: What gives those of `default` that differ from the dataclasses' own.
     """
     _check_names(kind, arguments)
     groups = get_type_hints(kind)
-    explained: Any = make_dataclass(
-        kind.__name__, [(name, _explained(group)) for name, group in groups.items()]
+    values = {name: _values(getattr(default, name)) if default else {} for name in groups}
+    explained = {name: _explained(group, values[name], given_by) for name, group in groups.items()}
+    panels = {name: command.split()[-1] if name == "method" else "" for name in groups}
+    parsed_as: Any = make_dataclass(
+        kind.__name__,
+        [
+            (name, Annotated[group, tyro.conf.arg(name=panels[name])])
+            for name, group in explained.items()
+        ],
     )
-    defaults = (
-        {
-            name: _explained(group)(**_values(getattr(default, name)))
-            for name, group in groups.items()
-        }
-        if default is not None
-        else {}
-    )
-    complaint = io.StringIO()
+    defaults = {name: group(**values[name]) for name, group in explained.items() if default}
+    complaint, text = io.StringIO(), _Captured(sys.stdout)
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(text):
             parsed = tyro.cli(
-                explained,
+                parsed_as,
                 prog=command,
-                description=about,
+                description="",
                 args=list(arguments),
-                default=explained(**defaults) if defaults else tyro.MISSING_NONPROP,
+                default=parsed_as(**defaults) if defaults else tyro.MISSING_NONPROP,
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as leaving:
         if leaving.code in (None, 0):
+            print(_help(text.getvalue(), usage or command, about, explained.values()), end="")
             raise
         raise UserError(_sentence(complaint.getvalue(), command)) from None
-    values = {name: _values(getattr(parsed, name)) for name in groups}
-    for given in values.values():
-        _check_paths(given.values())
-    return kind(**{name: group(**values[name]) for name, group in groups.items()})
+    read = {name: _values(getattr(parsed, name)) for name in groups}
+    for found in read.values():
+        _check_paths(found.values())
+    return kind(**{name: group(**read[name]) for name, group in groups.items()})
+
+
+class _Captured(io.StringIO):
+    """Text for a stream, drawn as that stream can show it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override] # of a StringIO it is None
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+
+def _help(text: str, usage: str, about: str, groups: Iterable[type[Any]]) -> str:
+    """The help that tyro prints, with our first line and description, without empty lines."""
+    hints = [
+        hint for group in groups for hint in get_type_hints(group, include_extras=True).values()
+    ]
+    positions = [hint.__metadata__[-1].metavar for hint in hints if _is_position(hint)]
+    head = [" ".join(["usage:", usage, *positions, "[OPTIONS]"]), *map(_fold, about.split("\n\n"))]
+    panels = text.partition("\n\n")[2].splitlines(keepends=True)
+    return "\n\n".join([*head, "".join(line for line in panels if _plain(line).strip(" │|\n"))])
+
+
+def _fold(paragraph: str) -> str:
+    width = min(80, shutil.get_terminal_size().columns)
+    return textwrap.fill(paragraph, max(20, width), break_on_hyphens=False)
 
 
 def whole(text: str) -> int | None:
@@ -107,25 +152,61 @@ def require_path(path: Path) -> None:
         raise UserError(f"{said} cannot be used: {reason.lower()}.") from None
 
 
-@functools.cache
-def _explained(group: type[Any]) -> type[Any]:
+def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> type[Any]:
     """The same options, each with the text below its field, or in its metadata, as help.
 
     tyro reads that text too, but breaks its lines where the source does.
     """
     said, hints = _texts(group), get_type_hints(group, include_extras=True)
-    options = [
-        (
-            option.name,
-            Annotated[
-                hints[option.name],
-                tyro.conf.arg(help=option.metadata.get("help") or said.get(option.name)),
-            ],
-            field(default=option.default, default_factory=option.default_factory),
+    options = []
+    for option in fields(group):
+        hint = hints[option.name]
+        text = option.metadata.get("help") or said.get(option.name) or ""
+        source = re.search(r" \(default from ([^():]*)\)(?=\.$)", text)
+        differs = values.get(option.name, option.default) != option.default is not MISSING
+        explained = tyro.conf.arg(
+            help=text.replace(source[0], "") if source else text,
+            metavar=option.metadata.get("metavar") or _metavar(option, hint),
+            help_behavior_hint=partial(
+                _default,
+                source=source[1] if source else "",
+                given_by=given_by if differs else "",
+                usual=option.default,
+            ),
         )
-        for option in fields(group)
-    ]
+        default = field(default=option.default, default_factory=option.default_factory)
+        options.append((option.name, Annotated[hint, explained], default))
     return make_dataclass(group.__name__, options, namespace={"__doc__": group.__doc__})
+
+
+def _default(default: str, *, source: str, given_by: str, usual: Any) -> str:
+    """What the help says of a default; nothing of an empty one, which the text explains.
+
+    >>> _default("64", source="the paper", given_by="", usual=64)
+    '(default: 64, from the paper)'
+    >>> _default("slim", source="the paper", given_by="digits", usual="resnet18")
+    '(default on digits: slim; else resnet18, from the paper)'
+    """
+    if default in ("", "''", "None"):
+        return ""
+    said = f" on {given_by}: {default}; else {usual}" if given_by else f": {default}"
+    return f"(default{said}{source and f', from {source}'})"
+
+
+def _metavar(option: Field[Any], hint: Any) -> str | None:
+    """The name of a value: of a position that of its field, else that of its type without None."""
+    parts = get_args(hint)
+    if _is_position(hint):
+        name = option.name.upper()
+        name = f"{name.removesuffix('S')}..." if get_origin(parts[0]) is tuple else name
+        return name if option.default is option.default_factory is MISSING else f"[{name}]"
+    if len(parts) == 2 and parts[1] is type(None) and isinstance(parts[0], type):
+        return parts[0].__name__.upper()
+    return None
+
+
+def _is_position(hint: Any) -> bool:
+    return tyro.conf.Positional in getattr(hint, "__metadata__", ())
 
 
 def _texts(group: type[Any]) -> dict[str, str]:
@@ -153,7 +234,7 @@ def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
     for group in get_type_hints(kind).values():
         for option, type_ in get_type_hints(group, include_extras=True).items():
             name = option.replace("_", "-")
-            if tyro.conf.Positional not in getattr(type_, "__metadata__", ()):
+            if not _is_position(type_):
                 known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
@@ -163,14 +244,18 @@ def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
 
 def _sentence(complaint: str, command: str) -> str:
     """The message below its title, in the frame tyro draws where it can, as one sentence."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", complaint)
-    lines = [line.strip(" │") for line in plain.splitlines()[1:]]
+    lines = [line.strip(" │") for line in _plain(complaint).splitlines()[1:]]
     text = " ".join(" ".join(line for line in lines if line.strip("╰╯─-")).split())
     for footer in ("Argument helptext:", "For full helptext", "Perhaps you meant"):
         text = text.partition(footer)[0]
     given = re.match(r"Error parsing --.*?(\[.*?\]|'.*?')", text)
     usage = re.search(r"Argument helptext:\W*(--\S+) (.*)", "\n".join(lines))
     if given and usage:
-        text = f"{usage[1]} takes {usage[2].removeprefix('{None}|')}, not {given[1].strip('[]')}"
+        text = f"{usage[1]} takes {usage[2]}, not {given[1].strip('[]')}"
     text = text.replace("Expected 1 values", "Expected 1 value")
     return f"{text.strip().rstrip('.')}; see {command} --help."
+
+
+def _plain(text: str) -> str:
+    """The text without the colours of a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)

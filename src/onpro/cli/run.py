@@ -1,15 +1,13 @@
 """`onpro run [METHOD]`: train one method, one or several seeds."""
 
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from onpro.cli.outlines import outline, outlines, wrapper_outlines
+from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "onpro"
 
+HELP = {"-h", "--help"}
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -27,11 +27,11 @@ class RunOptions:
     data: str = "digits"
     """Data set: a name that `onpro datasets` lists, or folder:PATH for your own images."""
 
-    data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
-
     memory: int = 100
     """How many past images may be kept."""
+
+    recipe: str | None = None
+    """A named variation of the method, such as an ablation of the paper."""
 
     seed: int = 0
     """Seed of everything random in the run."""
@@ -39,12 +39,11 @@ class RunOptions:
     seeds: int = 1
     """Number of runs, with seeds SEED, SEED+1, ...; on a GPU they run side by side."""
 
-    at_once: int = 0
-    """How many runs share a GPU at a time, at most 32; 0: as many as its free memory has room for,
-    one for each 7 GiB with images of 32×32."""
+    out: Path = Path("runs")
+    """Where run folders are made."""
 
-    recipe: str | None = None
-    """A named variation of the method, such as an ablation of the paper."""
+    json: bool = False
+    """Print the result as JSON on the last line of standard output, all else on standard error."""
 
     tasks: int | None = None
     """Number of tasks the classes arrive in; else the data set's own."""
@@ -61,8 +60,8 @@ class RunOptions:
     limit_per_class: int | None = None
     """Use only so many training and test images of each class, for a quick try."""
 
-    out: Path = Path("runs")
-    """Where run folders are made."""
+    data_dir: Path | None = None
+    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute; auto takes a GPU where there is one."""
@@ -71,17 +70,21 @@ class RunOptions:
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
     with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
 
-    threads: int | None = None
-    """Threads of a run on the CPU; else those it began with, else 1. Large networks gain from more;
-    their number changes the last digits of a result."""
-
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed: operation by operation, with a compiled network, or as one CUDA
     graph; auto is graph on a GPU, eager on a CPU."""
 
+    threads: int | None = None
+    """Threads of a run on the CPU; else those it began with, else 1. Large networks gain from more;
+    their number changes the last digits of a result."""
+
     deterministic: bool = False
     """On a GPU, give equal results run after run, which takes longer; on a CPU results are always
     equal."""
+
+    at_once: int = 0
+    """How many runs share a GPU at a time, at most 32; 0: as many as its free memory has room for,
+    one for each 7 GiB with images of 32×32."""
 
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
@@ -96,13 +99,10 @@ class RunOptions:
     wandb: bool = False
     """Log for Weights & Biases too; offline where nobody is logged in or WANDB_MODE says so."""
 
-    json: bool = False
-    """Print the result as JSON on the last line of standard output, all else on standard error."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run what the arguments ask for."""
-    if arguments and arguments[0] in ("-h", "--help"):
+    if arguments and arguments[0] in HELP:
         arguments = [*arguments[1:], "--help"]  # of the method that follows
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
@@ -110,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     if name in wrapper_outlines():
         name, rest = _with_base(name, rest)
     try:
-        options, settings = _parse(name, rest)
+        options, settings = _parse(name, rest, named=named)
     except UserError as error:
         stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
         if not named and stray and stray[1] in outlines():
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]":
+def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOptions, Settings]":
     """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
 
     Help and mistakes end the first time, before anything heavy is imported.
@@ -184,13 +184,23 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
         f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}. "
         f"Wrapped methods are {', '.join(f'METHOD-{wrapper}' for wrapper in wrapper_outlines())}, "
         "as in er-rot; see onpro methods.",
-        f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
+        f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",
     ]
-    say = {
-        "command": f"onpro run {name}",
-        "about": "\n\n".join(map(_fold, paragraphs)),
-    }
-    first: RunOptions = parse(_command(known.settings), arguments, **say).run
+    say = {"command": f"onpro run {name}", "about": "\n\n".join(paragraphs)}
+    command = _command(known.settings)
+    if not HELP.isdisjoint(arguments):
+        try:
+            first = parse(command, [word for word in arguments if word not in HELP], **say).run
+            values = default_settings(name, first.data, first.recipe)
+        except UserError:  # help is on the way
+            first = RunOptions()
+            values = default_settings(name, first.data)
+        data = first.data.partition(":")[0]
+        given_by = f"{data} with recipe {first.recipe}" if first.recipe else data
+        usage = f"onpro run {name if named else '[METHOD]'}"
+        defaults = command(RunOptions(), values)
+        parse(command, ["--help"], default=defaults, given_by=given_by, usage=usage, **say)
+    first = parse(command, arguments, **say).run
     _check_data(first.data)
     with importing():
         from onpro.methods import settings_for
@@ -229,9 +239,3 @@ def _check_data(data: str) -> None:
 
 def _command(settings: type[Any]) -> Any:
     return make_dataclass("Command", [("run", RunOptions), ("method", settings)])
-
-
-def _fold(paragraph: str) -> str:
-    """Lines of a terminal's width; tyro joins them again unless they are indented."""
-    width = max(20, min(79, shutil.get_terminal_size().columns - 1))
-    return textwrap.fill(paragraph, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,7 +1,7 @@
 """`onpro sweep FILE`: runs of the user's own grid, and how its methods compare."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tyro
@@ -16,7 +16,7 @@ from onpro.errors import UserError
 class SweepOptions:
     """What to run."""
 
-    file: tyro.conf.Positional[Path | None] = None
+    file: tyro.conf.Positional[Path | None] = field(default=None, metadata={"metavar": "FILE"})
     """TOML file with grids of methods, data sets, memories, seeds, recipes and settings."""
 
 
