@@ -75,3 +75,11 @@ def test_lists_fit_80_columns_and_go_to_standard_output(onpro: Command, command:
     answer = onpro(command)
     assert max(map(len, answer.out.splitlines())) <= 80
     assert not answer.err
+
+
+def test_a_list_breaks_no_words(onpro: Command) -> None:
+    words = set(onpro("methods").out.split())
+    for cls in methods().values():
+        about = cls.about
+        assert {*about.title.split(), *about.memory.split(), *about.inference.split()} <= words
+        assert set(about.images_per_step.split()) <= words

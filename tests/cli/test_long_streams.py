@@ -1,10 +1,13 @@
 """What a run of many tasks prints stays short."""
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from onpro.cli.summary import print_accuracy
 from tests.cli.conftest import Command
 
 TASKS = 20
@@ -31,3 +34,31 @@ def test_a_long_stream_is_told_by_its_means(onpro: Command, many_classes: Path) 
     assert not any("(" in line for line in lines), "the accuracy on each task"
     rows = [line.split()[2] for line in answer.out.splitlines() if "after task" in line]
     assert rows == [str(task) for task in range(2, TASKS + 1, 2)]
+
+
+def result(tasks: int) -> dict[str, Any]:
+    accuracy = [[100.0] * (task + 1) + [None] * (tasks - task - 1) for task in range(tasks)]
+    return {"method": "er", "data": "digits", "seed": 0, "accuracy": accuracy}
+
+
+@pytest.mark.parametrize("tasks", range(1, 11))
+def test_the_table_of_ten_tasks_fits_80_columns_in_one_line_a_task(
+    monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    print_accuracy(result(tasks), out)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines if "after task" in line]
+    assert rows == [
+        ["after", "task", str(task), *["100.0"] * (task + 1)] for task in range(1, tasks + 1)
+    ]
+
+
+def test_the_table_of_a_hundred_tasks_shows_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    print_accuracy(result(100), out)
+    rows = [line.split()[2] for line in out.getvalue().splitlines() if "after task" in line]
+    assert rows == [str(task) for task in range(10, 101, 10)]

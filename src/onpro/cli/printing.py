@@ -9,8 +9,9 @@ from onpro.text import visible
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], file: TextIO | None = None
 ) -> None:
-    """Print a table that folds long cells to the width of the terminal."""
+    """Print a table that folds long cells to the width of the terminal, where possible by words."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
@@ -18,9 +19,32 @@ def print_table(
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # for the command to handle; rich would exit with status 1
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in header:
-        table.add_column(visible(name), overflow="fold")
-    for row in rows:
-        table.add_row(*map(visible, row))
-    Terminal(file=file, markup=False, highlight=False).print(table)
+    console = Terminal(file=file, markup=False, highlight=False)
+    lines = [[*map(visible, line)] for line in (header, *rows)]
+    columns = list(zip(*lines, strict=True))
+    whole = [max(map(cell_len, column)) for column in columns]
+    words = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
+    tight = console.width - (len(header) - 1)  # one space between columns
+    loose = tight - 2 * len(header)  # three, and one at the edges
+    padded = sum(whole) <= loose or (sum(whole) > tight and sum(words) <= loose)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, padded), show_edge=padded)
+    widths = fit(whole, words, loose if padded else tight)
+    for name, width in zip(lines[0], widths, strict=True):
+        table.add_column(name, overflow="fold", width=width)
+    for row in lines[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Narrow the widest columns until all fit, none below its least width unless all are there.
+
+    >>> fit([5, 30, 20], [5, 10, 8], 40), fit([5, 30, 20], [5, 22, 8], 40), fit([9, 9], [9, 6], 10)
+    ([5, 17, 18], [5, 22, 13], [5, 5])
+    """
+    fitted = list(widths)
+    while sum(fitted) > max(room, len(fitted)):
+        wider = [k for k, width in enumerate(fitted) if width > least[k]]
+        widest = max(wider or range(len(fitted)), key=fitted.__getitem__)
+        fitted[widest] -= 1
+    return fitted

@@ -17,11 +17,14 @@ MEASURES = {
     "average forgetting": "average_forgetting",
 }
 
+WITH_TITLES = 6
+"""Most tasks whose columns are titled "task 1" and so on in 80 columns, instead of by a number."""
+
 
 def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
     """Accuracy after each task, averages, and where each run was saved."""
     for run in runs:
-        _print_accuracy(run.result, file)
+        print_accuracy(run.result, file)
         for title, key in MEASURES.items():
             print(f"{title:<20} {written(run.result[key], '.2f'):>6} %", file=file)
         seconds = written(run.result["train_seconds"], ".1f")
@@ -36,20 +39,22 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
             _print_together(f"{name}{len(members)} runs", members, file)
 
 
-def _print_accuracy(result: dict[str, Any], file: TextIO) -> None:
+def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
+    """Print the accuracy on each task after each task, of a long stream the mean after some."""
     accuracy = result["accuracy"]
-    header = [
-        f"{result['method']} on {result['data']}, seed {result['seed']}",
-        *(f"task {task + 1}" for task in range(len(accuracy))),
-        "mean",
-    ]
+    title = f"{result['method']} on {result['data']}, seed {result['seed']}"
+    print(f"{visible(title)}: accuracy in %", file=file)
+    tasks = range(1, len(accuracy) + 1)
+    few = len(accuracy) <= WITH_TITLES
+    titles = [f"task {task}" if few else f"{task}" for task in tasks]
+    header = ["" if few else "task", *titles, "mean"]
     rows = []
     for task, (row, mean) in enumerate(zip(accuracy, curve(accuracy), strict=True)):
         cells = ["" if value is None else written(value, ".1f") for value in row]
         rows.append([f"after task {task + 1}", *cells, written(mean, ".1f")])
     shown = shown_tasks(len(accuracy))
     if len(shown) < len(accuracy):  # too large for a terminal: only some means
-        header, rows = [header[0], "mean"], [[rows[task][0], rows[task][-1]] for task in shown]
+        header, rows = ["", "mean"], [[rows[task][0], rows[task][-1]] for task in shown]
     print_table(header, rows, file)
 
 
