@@ -1,0 +1,37 @@
+"""One run on disk: its configuration, folder, result and logs."""
+
+from onpro.runs.config import RunConfig, read_config
+from onpro.runs.files import require_writable
+from onpro.runs.reading import read_runs
+from onpro.runs.runner import (
+    Finished,
+    Interrupted,
+    SharedImages,
+    finished,
+    finished_in,
+    load_images,
+    prepare,
+    run,
+    run_in,
+    running,
+)
+from onpro.runs.side_by_side import room_for_runs, train_side_by_side
+
+__all__ = [
+    "Finished",
+    "Interrupted",
+    "RunConfig",
+    "SharedImages",
+    "finished",
+    "finished_in",
+    "load_images",
+    "prepare",
+    "read_config",
+    "read_runs",
+    "require_writable",
+    "room_for_runs",
+    "run",
+    "run_in",
+    "running",
+    "train_side_by_side",
+]
