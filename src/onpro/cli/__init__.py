@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
     "datasets": "list the data sets and how to name your own",
+    "predict": "classify image files with the model of a run",
     "report": "print tables of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
     "bench": "measure how fast steps are and where their time goes",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onpro.cli.options import kept_model
 from onpro.cli.outlines import outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
@@ -87,6 +88,12 @@ class RunOptions:
     """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
     each task only."""
 
+    model: bool = True
+    """Keep the trained model in the run folder, for onpro predict and OnlineClassifier.from_run."""
+
+    keep_memory: bool = False
+    """Keep the images of the memory with the model, so that learning can go on exactly."""
+
     fresh: bool = False
     """Start over even if this very run is already finished or interrupted in OUT."""
 
@@ -157,6 +164,7 @@ def main(arguments: Sequence[str]) -> int:
             data_dir=options.data_dir,
             device=options.device,
             engine=options.engine,
+            model=kept_model(options.model, options.keep_memory),
         )
         for seed in range(options.seed, options.seed + options.seeds)
     ]

@@ -103,6 +103,9 @@ class Method(ABC, Generic[S]):
     about: ClassVar[About]
     settings_type: ClassVar[type[Settings]]
 
+    predicts_from_memory: ClassVar[bool] = False
+    """Whether predictions need the stored images, as the nearest class mean does."""
+
     network: Network
     optimizer: torch.optim.Optimizer
     memory: Memory

@@ -11,12 +11,15 @@ from typing import Any, Literal, get_type_hints
 from onpro._version import __version__
 from onpro.data import located
 from onpro.errors import UserError, counted
-from onpro.runs.files import read_json
 from onpro.methods import Settings, method
 from onpro.nn import Precision
+from onpro.runs.files import read_json
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import described, fits
+
+KeptModel = Literal["none", "network", "memory"]
+"""Nothing; the network and whatever else predictions need; the images of the memory too."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class RunConfig:
     data_dir: Path | None = None
     device: DeviceName = "auto"
     engine: Literal["auto"] | Engine = "auto"
+    model: KeptModel = "none"
+    """What is kept of the trained model."""
 
     def __post_init__(self) -> None:
         self.settings.check()
@@ -99,8 +104,8 @@ class RunConfig:
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
-PLACE = {"data_dir", "device", "engine"}
-"""Fields that say where and how a run computes and not what."""
+PLACE = {"data_dir", "device", "engine", "model"}
+"""Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
 RETIRED: dict[str, dict[str, Any]] = {
     "er": {"distillation": 0.0, "rotations": 1},

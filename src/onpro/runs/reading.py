@@ -9,8 +9,8 @@ from typing import Any
 
 from onpro.errors import UserError
 from onpro.runs.files import read_json
-from onpro.runs.schema import fault
 from onpro.runs.runner import Finished
+from onpro.runs.schema import fault
 from onpro.text import visible
 
 LOG = logging.getLogger(__name__)

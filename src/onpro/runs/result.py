@@ -22,7 +22,8 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "hardware": hardware(device),
         "identity": config.identity,
     }
-    return config.what() | where | notes
+    kept = {"model": config.model} if config.model != "none" else {}
+    return config.what() | where | kept | notes
 
 
 def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:

@@ -16,14 +16,15 @@ from onpro.augment import Normalise
 from onpro.data import find, load
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
+from onpro.methods import Context, method
+from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
 from onpro.runs.folder import CONFIG, REPETITION, RunFolder
+from onpro.runs.model import save_model
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum, fault
-from onpro.methods import Context, method
-from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.streams import ClassIncremental
 from onpro.training import (
     Listener,
@@ -267,6 +268,8 @@ def running(
                 trainer.keeper = logs.enter_context(closing(saver))
                 yield from trainer.steps()
                 saver.close()
+                if config.model != "none":
+                    save_model(place.model, config, trainer)
                 result = collect(config, trainer)
                 result["checksum"] = checksum(result)
                 write_json(place.result, result)

@@ -7,9 +7,9 @@ from typing import Any
 
 from onpro.data import find
 from onpro.errors import UserError
+from onpro.files import open_plain
 from onpro.runs.config import RunConfig
 from onpro.runs.schema import is_amount, is_whole
-from onpro.files import open_plain
 
 ENOUGH = 1 << 16
 """Bytes at the end of a log that are sure to hold an evaluation, if there was any lately."""
