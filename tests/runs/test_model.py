@@ -17,6 +17,7 @@ import torch
 
 from onpro import OnlineClassifier
 from onpro.errors import UserError
+from onpro.files import replacing
 from onpro.methods import methods, settings_for
 from onpro.restoring import same
 from onpro.runs import Interrupted, RunConfig, finished_in, prepare, read_config, run_in
@@ -80,9 +81,10 @@ def test_with_the_memory_learning_goes_on_exactly(tmp_path: Path) -> None:
     names = [trainer.stream.classes[k] for k in batch.labels.tolist()]
     classifier.partial_fit(batch.images, names)
     trainer.stepper.step(replace(batch, task=None))
-    ours, its = classifier._model, trainer.method  # type: ignore[attr-defined] # to compare
+    assert classifier._model
+    ours, its = classifier._model.method, trainer.method
     for part in ("network", "optimizer", "memory"):
-        assert same(getattr(ours.method, part).state_dict(), getattr(its, part).state_dict()), part
+        assert same(getattr(ours, part).state_dict(), getattr(its, part).state_dict()), part
 
 
 def test_images_of_any_size_are_resized_to_those_of_the_run(tmp_path: Path) -> None:
@@ -163,7 +165,6 @@ def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "Run"
-    replacing = statefile.replacing
 
     @contextmanager
     def full(path: Path, **how: Any) -> Iterator[BinaryIO]:

@@ -14,6 +14,7 @@ from onpro.cli.outlines import outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
+from onpro.validation import split_method
 
 if TYPE_CHECKING:
     from onpro.methods import Settings
@@ -114,7 +115,12 @@ def main(arguments: Sequence[str]) -> int:
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
     rest = list(arguments[1:] if named else arguments)
-    if name in wrapper_outlines():
+    if file := split_method(name):
+        require_path(file[0])
+        with importing():
+            from onpro.methods import resolve
+        name = resolve(name)
+    elif name in wrapper_outlines():
         name, rest = _with_base(name, rest)
     try:
         options, settings = _parse(name, rest)
@@ -189,7 +195,8 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
     known = outline(name)
     paragraphs = [
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
-        f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}. "
+        f"METHOD is one of {', '.join(outlines())}, or a file of yours, ./my_method.py; without "
+        f"one it is {DEFAULT}. "
         f"{' and '.join(f'-{wrapper}' for wrapper in wrapper_outlines())} wrap one, as in er-rot.",
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
     ]

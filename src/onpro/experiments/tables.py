@@ -9,6 +9,7 @@ from onpro.errors import UserError, unknown
 from onpro.experiments import paper
 from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
 from onpro.methods import methods as registered_methods
+from onpro.methods import resolve
 
 TITLES = {
     "icarl": "iCaRL",
@@ -107,8 +108,9 @@ class Table:
 
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
-        if not found and name in registered_methods():
-            return [Row(name, name, None, {})]
+        resolved = resolve(name)
+        if not found and (resolved != name or name in registered_methods()):
+            return [Row(resolved, resolved, None, {})]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}
             raise unknown(f"method or variant of {self.name}", name, known)

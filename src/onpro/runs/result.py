@@ -22,8 +22,11 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "hardware": hardware(device),
         "identity": config.identity,
     }
-    kept = {"model": config.model} if config.model != "none" else {}
-    return config.what() | where | kept | notes
+    if config.model != "none":
+        where["model"] = config.model
+    if config.method_file:
+        where["method_file"] = str(config.method_file.path)
+    return config.what() | where | notes
 
 
 def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
