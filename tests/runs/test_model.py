@@ -63,6 +63,16 @@ def test_it_predicts_as_the_method_of_the_run(tmp_path: Path, name: str, model: 
     assert len(classifier.predict(images)) == len(images)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["er", "onpro", "cope", "scr"])
+def test_it_predicts_as_the_method_of_a_run_on_a_gpu(tmp_path: Path, name: str) -> None:
+    settings = settings_for(name, "tiny")
+    config = replace(ER, method=name, settings=settings, device="cuda", model="network")
+    trainer, classifier = trained(tmp_path / "run", replace(config, precision="bf16"))
+    assert classifier.predict(images_of(trainer)).tolist() == predicted(trainer)
+
+
 def test_the_memory_is_kept_only_if_asked_for(tmp_path: Path) -> None:
     trainer, classifier = trained(tmp_path / "without", KEPT)
     assert len(classifier.memory_.labels) == 0
