@@ -13,7 +13,7 @@ from onpro.cli import training
 from onpro.errors import UserError
 from onpro.methods import files, registry
 from onpro.methods.files import load_file, resolve
-from onpro.runs import read_config
+from onpro.runs import read_config, running
 from tests.cli.conftest import Answer, Command
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
@@ -145,7 +145,6 @@ def interrupted(
     onpro: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A run that was stopped, as a process finds it that has not imported the file yet."""
-    running = training.running
 
     def stopped(*given: Any, **how: Any) -> Any:
         stream = how["trainer"].stream

@@ -85,6 +85,8 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.exists():
         raise UserError(f"there is no image {path}.")
     if not path.is_dir():
+        if not path.is_file():  # opening a FIFO would wait
+            raise UserError(f"{path} is neither a file nor a folder.")
         yield path
         return
     for file in sorted(path.rglob("*")):
@@ -105,7 +107,8 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
             "--fresh."
         )
     try:
-        classifier = OnlineClassifier.from_run(run, device=device)
+        # The precision is that of training; predictions are always fp32.
+        classifier = OnlineClassifier.from_run(run, device=device, precision="fp32")
     except (OSError, ValueError) as error:
         raise UserError(f"{str(error).rstrip('.')}.") from error
     if classifier.image_size is None:
