@@ -15,9 +15,13 @@ NEW_FILE = 0o666
 PRIVATE_FILE = 0o600
 """Mode of a new file that only its owner may read."""
 
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+"""Flag of `os.open` that refuses a symbolic link; 0 on Windows."""
+
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+"""Flag of `os.open` without which opening a FIFO blocks until its other end opens; 0 on Windows."""
+
 _PREFIX, _SUFFIX = ".onpro-", ".part"
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # else opening a FIFO blocks until its other end opens
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows only
 
 
@@ -37,7 +41,7 @@ def replacing(path: Path, *, mode: int = NEW_FILE) -> Iterator[BinaryIO]:
     target = _target(path)
     old = _status(target)
     part = target.with_name(f"{_PREFIX}{secrets.token_hex(6)}{_SUFFIX}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _BINARY
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | _BINARY
     handle = os.open(part, flags, mode if old is None else PRIVATE_FILE)
     try:
         with open(handle, "wb") as file:  # noqa: PTH123 # a descriptor has no path
@@ -83,9 +87,7 @@ def open_plain(path: Path, mode: Literal["rb", "ab"], *, follow_links: bool = Fa
         follow_links: Whether `path` itself may be a symbolic link.
     """
     flags = os.O_RDONLY if mode == "rb" else os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    handle = os.open(
-        path, flags | _NO_WAIT | _BINARY | (0 if follow_links else _NO_FOLLOW), NEW_FILE
-    )
+    handle = os.open(path, flags | NO_WAIT | _BINARY | (0 if follow_links else NO_FOLLOW), NEW_FILE)
     try:
         _require_regular(os.fstat(handle), path)
         return os.fdopen(handle, mode)

@@ -143,7 +143,7 @@ def test_a_device_that_fails_is_no_damage(
 
 def test_a_state_may_only_be_so_deep(tmp_path: Path) -> None:
     state: dict[str, Any] = {}
-    for _ in range(statefile.DEEPEST):
+    for _ in range(statefile.MAX_DEPTH):
         state = {"deeper": state}
     save_state(tmp_path / "deep", freeze(state, kind="classifier"))
     assert same(load_state(tmp_path / "deep", kind="classifier"), state)

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from onpro.data import sources
-from onpro.methods import methods
+from onpro.methods import methods, wrappers
 from tests.cli.conftest import Command
 
 
-def test_every_method_is_listed(onpro: Command) -> None:
+def test_every_method_and_wrapper_is_listed(onpro: Command) -> None:
     answer = onpro("methods")
     assert answer.status == 0
-    for name in methods():
+    for name in [*methods(), *wrappers()]:
         assert any(line.split()[:1] == [name] for line in answer.out.splitlines())
 
 

@@ -9,7 +9,7 @@ import pytest
 from onpro.cli.progress import Bars, Follower
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 TERMS = {"a_rather_long_term": 1.0, "another_long_term": 2.0, "[red]": 3.0}
 
@@ -50,7 +50,7 @@ def test_the_bar_moves_with_the_stream_and_not_only_when_steps_are_logged(
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> None:
-    step = Step(1, 0, TERMS, 100_000, 0.5, 1.0)
+    step = StepEvent(1, 0, TERMS, 100_000, 0.5, 1.0)
     line = drawn(lambda follower: follower.on_step(step), columns)
     assert re.match(r"━{12}  0/36     -:--:-- seed 0, task 1/3  100,", line)
     assert len(line) <= columns
@@ -59,5 +59,5 @@ def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> No
 
 @pytest.mark.parametrize(("over", "shown"), [(0, "task 2/3"), (1, "task 3/3"), (2, "task 3/3")])
 def test_after_a_task_the_next_is_named(drawn: Drawn, over: int, shown: str) -> None:
-    evaluated = Evaluated(12, over, [50.0], 1.0, 1.0, 1.0)
+    evaluated = EvaluationEvent(12, over, [50.0], 1.0, 1.0, 1.0)
     assert shown in drawn(lambda follower: follower.on_evaluation(evaluated))

@@ -17,7 +17,7 @@ import pytest
 from onpro.cli.progress import Follower
 from onpro.cli.signals import stop_requests
 from onpro.runs.files import locked
-from onpro.training import Step
+from onpro.training import StepEvent
 from tests.cli.conftest import Answer, Command
 from tests.tiny_runs import lasting
 
@@ -31,10 +31,10 @@ def result(answer: Answer) -> dict[str, Any]:
     return {key: value for key, value in lasting(said).items() if key != "run"}
 
 
-def signalled(number: int, times: int = 1) -> Callable[[Follower, Step], None]:
+def signalled(number: int, times: int = 1) -> Callable[[Follower, StepEvent], None]:
     """A step that is hit by a signal, as often as told."""
 
-    def on_step(self: Follower, step: Step) -> None:
+    def on_step(self: Follower, step: StepEvent) -> None:
         if step.step == 4:
             for _ in range(times):
                 signal.raise_signal(number)

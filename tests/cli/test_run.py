@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onpro.methods import registry
-from onpro.training import Evaluated
+from onpro.training import EvaluationEvent
 from tests.cli.conftest import Answer, Command
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
@@ -147,6 +147,12 @@ def test_a_method_may_have_any_name(
     assert said["method"] == name
 
 
+@pytest.mark.parametrize("base", [["--base", "er"], ["--base=er"]])
+def test_a_wrapper_can_be_given_its_method_as_an_option(onpro: Command, base: list[str]) -> None:
+    wrapped = onpro("run", "rot", *base, *TINY, "--rotations", "4", "--json")
+    assert result(wrapped)["method"] == "er-rot"
+
+
 def test_underscores_and_equals_signs_are_fine(onpro: Command) -> None:
     said = result(onpro("run", "er", *TINY, "--batch_size=5", "--no-fresh", "--json"))
     assert said["steps"] == 9
@@ -241,5 +247,5 @@ def test_an_interrupted_run_leaves_the_terminal_in_order(
     assert answer.err.rindex(shown) > answer.err.rindex(hidden), "the cursor is visible again"
 
 
-def interrupt(self: Callable[..., None], evaluated: Evaluated) -> None:
+def interrupt(self: Callable[..., None], evaluated: EvaluationEvent) -> None:
     raise KeyboardInterrupt

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onpro.cli.progress import Follower
-from onpro.training import Step
+from onpro.training import StepEvent
 from tests.cli.conftest import Command
 
 ER = ["run", "er", "--data", "tiny", "--limit-per-class", "8", "--device", "cpu"]
@@ -100,7 +100,7 @@ def events(folder: Path) -> list[tuple[int, dict[str, float]]]:
     return heard
 
 
-def interrupt_at_step_4(self: Follower, step: Step) -> None:
+def interrupt_at_step_4(self: Follower, step: StepEvent) -> None:
     if step.step == 4:
         signal.raise_signal(signal.SIGTERM)
 
@@ -178,7 +178,7 @@ def test_offline_it_writes_files_and_says_how_to_upload_them(
     assert answer.status == 0, answer.err
     (run,) = wandb.runs
     assert run.options["mode"] == "offline"
-    assert f"wandb sync {Path(run.dir).parent} uploads it" in caplog.text
+    assert f"upload with wandb sync {Path(run.dir).parent}" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["init", "log", "finish"])
@@ -188,7 +188,7 @@ def test_what_fails_there_is_told_once_and_disturbs_nothing(
     wandb.failing[what] = RuntimeError("the disk is full\nand more")
     answer = onpro(*ER, "--wandb")
     assert answer.status == 0
-    assert caplog.text.count("Weights & Biases gets no more of er-tiny") == 1
+    assert caplog.text.count("to Weights & Biases stopped") == 1
     assert "(the disk is full)" in caplog.text
     assert "Traceback" not in answer.err + caplog.text
 
@@ -215,4 +215,4 @@ def test_where_it_is_missing_a_run_goes_on_without_it(
         assert onpro(*ER, "--wandb").status == 143
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert onpro(*ER).status == 0
-    assert "goes on, but Weights & Biases is not installed" in caplog.text
+    assert "resumes without Weights & Biases, which is not installed" in caplog.text

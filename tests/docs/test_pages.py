@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from onpro.data import sources
-from onpro.methods import methods, recipes
+from onpro.errors import UserError
+from onpro.methods import method, methods, recipes, wrappers
 from onpro.runs.schema import NEEDED, OPTIONAL
 from onpro.training import Metrics
 
@@ -15,21 +16,49 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
-def test_every_method_has_a_page_with_its_settings_and_recipes(name: str) -> None:
+@pytest.mark.parametrize("name", [*methods(), *wrappers()])
+def test_every_method_and_wrapper_has_a_page_with_its_settings(name: str) -> None:
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
-    cls = methods()[name]
-    for setting in fields(cls.settings_type):
+    for setting in fields((methods() | wrappers())[name].settings_type):
         option = setting.name.replace("_", "-")
         assert f"`{setting.name}`" in page or f"`--{option}`" in page, setting.name
+
+
+@pytest.mark.parametrize("name", methods())
+def test_every_recipe_is_on_the_page_of_its_method(name: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    listed = page[page.index("\n## Recipes\n") :]
     for recipe in recipes(name):
-        assert recipe in page, recipe
+        assert f"`{recipe}`" in listed, recipe
+
+
+def can_wrap(wrapper: str, name: str) -> bool:
+    try:
+        method(f"{name}-{wrapper}")
+    except UserError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("wrapper", wrappers())
+def test_the_page_of_a_wrapper_names_the_methods_it_wraps(wrapper: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{wrapper}.md").read_text()
+    for name in methods():
+        assert (f"`{name}-{wrapper}`" in page) == can_wrap(wrapper, name), name
 
 
 def test_the_overview_lists_every_method() -> None:
     overview = (ROOT / "docs" / "methods" / "README.md").read_text()
     for name, cls in methods().items():
         assert f"| [{name}]({name}.md) | {cls.about.title} | {cls.about.year} |" in overview
+
+
+def test_the_overview_lists_every_wrapper_with_the_methods_it_wraps() -> None:
+    overview = (ROOT / "docs" / "methods" / "README.md").read_text()
+    for name, cls in wrappers().items():
+        wrapped = ", ".join(base for base in methods() if can_wrap(name, base))
+        row = rf"\| \[{name}\]\({name}.md\) \| {cls.about.title} \| [^|]+ \| {wrapped} \| "
+        assert re.search(row + re.escape(cls.about.images_per_step), overview), name
 
 
 def test_the_page_on_data_lists_every_data_set() -> None:

@@ -1,6 +1,5 @@
 """Many runs at once: none is lost, none repeated, one that fails does not stop the others."""
 
-import fcntl
 import json
 import multiprocessing
 import os
@@ -18,6 +17,7 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from filelock import lock_descriptor, unlock_descriptor
 
 from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
 from onpro.experiments.executors.local import LocalJob
@@ -199,18 +199,17 @@ def test_a_run_that_others_took_first_is_tried_later(tmp_path: Path, result: Pat
 def test_who_only_looks_whether_a_run_is_held_makes_no_attempt_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = fcntl.flock
-    looked: list[bool] = []
+    with (tmp_path / f".{CONFIG.folder}.lock").open("wb") as looked_at:
+        assert lock_descriptor(looked_at.fileno(), blocking=False)
+        waited: list[float] = []
 
-    def held_for_a_moment(handle: int, kind: int) -> None:
-        if kind & fcntl.LOCK_EX and not looked:
-            looked.append(True)
-            raise BlockingIOError
-        lock(handle, kind)
+        def looked_enough(seconds: float) -> None:
+            unlock_descriptor(looked_at.fileno())
+            waited.append(seconds)
 
-    monkeypatch.setattr(fcntl, "flock", held_for_a_moment)
-    assert last(attempt(CONFIG, tmp_path, stop=lambda: None)).kind == "finished"
-    assert looked
+        monkeypatch.setattr(time, "sleep", looked_enough)
+        assert last(attempt(CONFIG, tmp_path, stop=lambda: None)).kind == "finished"
+        assert waited
 
 
 def test_a_result_that_cannot_be_seen_here_is_a_failure(tmp_path: Path, result: Path) -> None:

@@ -17,7 +17,7 @@ from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare, run
 from onpro.runs.files import locked
 from onpro.runs.status import progress
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 from tests.tiny_runs import sealed
 
 STREAM = (("limit_per_class", 8),)
@@ -39,11 +39,11 @@ def planned(out: Path, *experiments: Experiment) -> Plan:
 class Stop:
     """Ends a run in the middle of its second task."""
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         if step.task == 1:
             raise KeyboardInterrupt
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         pass
 
 

@@ -337,6 +337,11 @@ def test_a_registered_method_can_stand_beside_those_of_the_paper() -> None:
     assert list(part.cells())[-1].paper is None
 
 
+def test_so_can_a_wrapped_method() -> None:
+    (row,) = table("table1").narrowed(methods=["er-rot"]).rows
+    assert (row.method, row.recipe) == ("er-rot", None)
+
+
 @pytest.mark.parametrize("name", sorted(tables()))
 def test_every_value_of_the_paper_is_found_by_what_it_is_of(name: str) -> None:
     for cell in table(name).cells():

@@ -32,7 +32,7 @@ class Feed:
 
     def stored(self) -> dict[int, list[int]]:
         """The items stored of each class, drawn until nothing is left."""
-        slots, exists = self.memory.draw(self.memory.capacity, generator())
+        slots, exists = self.memory.sample(self.memory.capacity, generator())
         replay = self.memory.take(slots[exists])
         items = sorted(replay.images.flatten().tolist())
         assert len(set(items)) == len(items)
@@ -101,9 +101,9 @@ def test_a_class_with_room_is_not_cut() -> None:
 def test_more_classes_than_slots_store_nothing() -> None:
     feed = Feed(empty(2))
     feed(0, 1, 2)
-    assert feed.memory.quota == feed.memory.most == 0
+    assert feed.memory.quota == feed.memory.max_stored == 0
     feed(0)
-    slots, exists = feed.memory.draw(5, generator())
+    slots, exists = feed.memory.sample(5, generator())
     assert len(slots) == len(exists) == 0
 
 
@@ -113,11 +113,11 @@ def test_a_draw_picks_classes_alike_however_many_they_have() -> None:
     classes = torch.zeros(2)
     random = generator()
     for _ in range(1500):
-        slots, exists = feed.memory.draw(1, random)
+        slots, exists = feed.memory.sample(1, random)
         assert exists.all()
         classes[feed.memory.take(slots).labels] += 1
     torch.testing.assert_close(classes / 1500, torch.tensor([0.5, 0.5]), rtol=0, atol=0.05)
-    slots, exists = feed.memory.draw(12, random)
+    slots, exists = feed.memory.sample(12, random)
     assert len(slots.unique()) == 12
     assert exists.all()
 
@@ -125,8 +125,8 @@ def test_a_draw_picks_classes_alike_however_many_they_have() -> None:
 def test_what_is_missing_in_a_draw_is_filled_with_what_was_drawn() -> None:
     feed = Feed(empty(8))
     feed(0, *[1] * 9)  # 5 stored, but ten have arrived
-    assert feed.memory.most == 8
-    slots, exists = feed.memory.draw(8, generator())
+    assert feed.memory.max_stored == 8
+    slots, exists = feed.memory.sample(8, generator())
     assert exists.tolist() == [True] * 5 + [False] * 3
     assert torch.equal(slots[5:], slots[:3])
 

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from onpro.memory import Memory
 from onpro.memory.reservoir import (
-    draw_batch,
-    draw_sequential,
     reservoir_batch,
     reservoir_sequential,
+    sample_slots_batch,
+    sample_slots_sequential,
     store,
 )
 from tests.golden.values import Golden
@@ -153,7 +153,7 @@ def test_reservoir_b_draws_below_the_items_seen_before_the_rest_of_the_batch(see
     memory = Memory(4, SHAPE, device="cpu")
     memory.advance(seen)
     arriving = 3000
-    draws = draw_batch(memory, arriving, generator_of(6))
+    draws = sample_slots_batch(memory, arriving, generator_of(6))
     assert len(draws) == arriving - max(0, 4 - seen)
     assert set(draws.tolist()) == set(range(max(4, seen)))  # each of them comes some 300 times
 
@@ -164,7 +164,7 @@ def test_reservoir_s_draws_one_number_more_for_each_item(seen: int) -> None:
     for _ in range(500):
         memory = Memory(4, SHAPE, device="cpu")
         memory.advance(seen)
-        drawn.append(draw_sequential(memory, 7, generator))
+        drawn.append(sample_slots_sequential(memory, 7, generator))
     first = max(4, seen)
     for place, draws in enumerate(torch.stack(drawn).T):
         assert set(draws.tolist()) == set(range(first + place + 1))

@@ -209,7 +209,7 @@ class ByClass(Replay):
 
     def learn(self, batch: Batch) -> Terms:
         terms = {"new": self.loss(self.normalise(batch.images), batch.labels)}
-        slots, _ = self.memory.draw(32, self.random["memory"])
+        slots, _ = self.memory.sample(32, self.random["memory"])
         if len(slots):
             replay = self.memory.take(slots)
             terms["replay"] = self.loss(self.normalise(replay.images), replay.labels)

@@ -143,7 +143,7 @@ def test_classes_share_the_memory() -> None:
         stepper(method).step(batch)
     assert method.memory.quota == 5
     assert method.memory.stored.tolist() == [5, 5, 5, 5]
-    slots, _ = method.memory.draw(20, torch.Generator().manual_seed(0))
+    slots, _ = method.memory.sample(20, torch.Generator().manual_seed(0))
     assert found_in(method.memory.take(slots).images, DATA.train.images).all()
 
 

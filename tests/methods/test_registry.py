@@ -144,14 +144,14 @@ def test_the_options_of_every_run_are_reserved() -> None:
 
 
 def test_two_methods_cannot_have_one_name() -> None:
-    with pytest.raises(ValueError, match="two methods want the name 'er'"):
+    with pytest.raises(ValueError, match="the name 'er' is already registered"):
         register("er", ERSettings, **ABOUT)(Mine)
     assert method("er") is ER
 
 
 def test_classes_of_one_name_in_two_packages_are_two_methods() -> None:
     namesake = type("ER", (Mine,), {"__module__": "their.package", "__qualname__": "ER"})
-    with pytest.raises(ValueError, match="two methods want the name 'er'"):
+    with pytest.raises(ValueError, match="the name 'er' is already registered"):
         register("er", ERSettings, **ABOUT)(namesake)
 
 
@@ -180,5 +180,5 @@ def test_a_broken_package_is_left_out_and_the_others_work(monkeypatch: pytest.Mo
 
 def test_a_package_that_takes_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     announce(monkeypatch, EntryPoint("er"))
-    with pytest.warns(UserWarning, match="two methods want the name 'er'"):
+    with pytest.warns(UserWarning, match="the name 'er' is already registered"):
         assert method("er") is ER

@@ -26,7 +26,7 @@ from tests.methods.learners import DATA, batches, learner, refused, stepper, wat
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        *[(f"{base}-rot", {"rotations": 4}) for base in ("er", "aser", "scr", "dvc", "gss")],
+        *[(f"{base}-rot", {"rotations": 4}) for base in ("er", "aser", "scr", "dvc", "mir")],
         *[(f"{base}-kd", {}) for base in ("er", "aser", "scr", "dvc", "gss")],
         ("er-kd-rot", {"rotations": 4}),
         ("er-rot-kd", {"rotations": 4}),

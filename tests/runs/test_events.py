@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from onpro.runs.events import EventLog, TensorBoardLog
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 
-STEP = Step(3, 1, {"new": 0.5, "replay": math.nan}, 30, train_seconds=1, elapsed_seconds=1.5)
-EVALUATED = Evaluated(4, 1, [50.0, 75.0], train_seconds=2, eval_seconds=1, elapsed_seconds=3)
+STEP = StepEvent(3, 1, {"new": 0.5, "replay": math.nan}, 30, train_seconds=1, elapsed_seconds=1.5)
+EVALUATED = EvaluationEvent(4, 1, [50.0, 75.0], train_seconds=2, eval_seconds=1, elapsed_seconds=3)
 
 
 def strictly(line: str) -> Any:
@@ -45,7 +45,7 @@ def test_steps_and_evaluations_are_lines(tmp_path: Path) -> None:
 def test_a_loss_that_diverges_is_still_json(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     for value in (math.nan, math.inf, -math.inf):
-        log.on_step(Step(1, 0, {"loss": value}, 10, 0.1, 0.1))
+        log.on_step(StepEvent(1, 0, {"loss": value}, 10, 0.1, 0.1))
     log.close()
     for line in (tmp_path / "events.jsonl").read_text().splitlines():
         assert strictly(line)["terms"] == {"loss": None}

@@ -2,12 +2,27 @@
 
 import errno
 import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import lock_descriptor, unlock_descriptor
 
 from onpro.errors import UserError
-from onpro.runs.files import read_json, require_writable, write_json, writing_below
+from onpro.runs.files import (
+    Held,
+    is_held,
+    locked,
+    read_json,
+    require_writable,
+    write_json,
+    writing_below,
+)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -97,3 +112,116 @@ def test_a_folder_that_may_not_be_written_in_is_refused(
     monkeypatch.setattr(os, "access", lambda *_: False)  # a super-user may write anywhere
     with pytest.raises(UserError, match="permission denied"):
         require_writable(tmp_path)
+
+
+def test_a_lock_excludes_others_and_leaves_no_file(tmp_path: Path) -> None:
+    with locked(tmp_path / "a" / "X"):
+        assert is_held(tmp_path / "a" / "X")
+        assert not is_held(tmp_path / "a" / "Y")
+        refused = pytest.raises(Held, match=r"another process is working on .*X: wait until it")
+        with refused, locked(tmp_path / "a" / "X"):
+            pytest.fail("two hold one folder")
+        assert is_held(tmp_path / "a" / "X"), "who is refused takes nothing away"
+    assert not is_held(tmp_path / "a" / "X")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+
+
+def test_a_lock_is_released_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "X"):
+        raise ZeroDivisionError
+    with locked(tmp_path / "X"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_can_be_released_by_another_thread(tmp_path: Path) -> None:
+    lock = locked(tmp_path / "X")
+    lock.__enter__()
+    thread = threading.Thread(target=lock.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    assert not is_held(tmp_path / "X")
+    assert not list(tmp_path.iterdir())
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from onpro.runs.files import locked
+
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
+    folder = tmp_path / "X"
+    command = [sys.executable, "-c", HOLDING, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        assert is_held(folder)
+        with pytest.raises(Held), locked(folder):
+            pytest.fail("two hold one folder")
+        process.kill()
+    assert [path.name for path in tmp_path.iterdir()] == [".X.lock"]
+    assert not is_held(folder)
+    assert [path.name for path in tmp_path.iterdir()] == [".X.lock"], "looking changes nothing"
+    with locked(folder):
+        assert is_held(folder)
+    assert not list(tmp_path.iterdir())
+
+
+@contextmanager
+def looked_at(folder: Path) -> Iterator[int]:
+    """What a process inside `is_held` does: lock an existing lock file."""
+    path = folder.with_name(f".{folder.name}.lock")
+    path.touch()
+    handle = os.open(path, os.O_RDWR)
+    try:
+        assert lock_descriptor(handle, blocking=False)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def test_a_process_that_only_looks_delays_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with looked_at(tmp_path / "X") as handle:
+        monkeypatch.setattr(time, "sleep", lambda _: unlock_descriptor(handle))
+        with locked(tmp_path / "X"):
+            assert is_held(tmp_path / "X")
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_that_only_look_do_not_see_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with looked_at(tmp_path / "X") as handle:
+        monkeypatch.setattr(time, "sleep", lambda _: unlock_descriptor(handle))
+        assert not is_held(tmp_path / "X")
+
+
+def test_a_lock_file_that_is_removed_while_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if another process ended its work between opening the file and locking it."""
+    path = tmp_path / ".X.lock"
+    really_open = os.open
+    removed: list[bool] = []
+
+    def slow_open(name: str | Path, *rest: int, **named: int) -> int:
+        handle = really_open(name, *rest, **named)
+        if not removed and Path(name) == path:
+            path.unlink()
+            removed.append(True)
+        return handle
+
+    monkeypatch.setattr(os, "open", slow_open)
+    with locked(tmp_path / "X"):
+        assert removed
+        assert path.exists()
+        assert is_held(tmp_path / "X")
+    assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from onpro.experiments.plan import Place, plan
 from onpro.runs import Finished, Interrupted, finished, prepare, read_config, run, run_in
 from onpro.runs.files import Held, is_held, locked
 from onpro.runs.result import describe
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 from tests.tiny_runs import ER
 
 
@@ -27,10 +27,10 @@ class Failing:
     def __init__(self, error: BaseException | None = None) -> None:
         self.error = error or RuntimeError("a defect")
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         pass
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         raise self.error
 
 

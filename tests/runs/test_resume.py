@@ -34,7 +34,7 @@ from onpro.runs import (
 from onpro.runs.events import EventLog
 from onpro.runs.files import locked
 from onpro.runs.result import describe
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 from onpro.training.statefile import freeze, load_state, save_state
 from tests.tiny_runs import lasting
 
@@ -61,10 +61,10 @@ class AfterTask:
     def __init__(self, task: int, act: Callable[[], None]) -> None:
         self.task, self.act = task, act
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         pass
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         if evaluated.task == self.task:
             self.act()
 
@@ -441,15 +441,15 @@ def test_other_versions_or_hardware_are_told(
 
 def test_lines_logged_after_the_checkpoint_are_not_doubled(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
-    log.on_evaluation(Evaluated(2, 0, [1.0], 1, 1, 1))
+    log.on_evaluation(EvaluationEvent(2, 0, [1.0], 1, 1, 1))
     valid = log.size()
-    log.on_evaluation(Evaluated(4, 1, [1.0, 2.0], 1, 1, 1))
+    log.on_evaluation(EvaluationEvent(4, 1, [1.0, 2.0], 1, 1, 1))
     log.close()
     with (tmp_path / "events.jsonl").open("a") as file:
         file.write('{"event": "eva')  # killed in the middle of a line
     again = EventLog(tmp_path / "events.jsonl", valid)
     assert again.size() == valid
-    again.on_evaluation(Evaluated(4, 1, [3.0, 4.0], 1, 1, 1))
+    again.on_evaluation(EvaluationEvent(4, 1, [3.0, 4.0], 1, 1, 1))
     again.close()
     assert [event["accuracy"] for event in log_of(tmp_path)] == [[1.0], [3.0, 4.0]]
 

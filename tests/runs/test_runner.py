@@ -16,7 +16,7 @@ from onpro._version import __version__
 from onpro.errors import UserError
 from onpro.methods import settings_for
 from onpro.runs import Finished, finished, prepare, run
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting
 
@@ -52,10 +52,10 @@ class Raising:
     def __init__(self, act: Callable[[], None]) -> None:
         self.act = act
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         pass
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         if evaluated.task == 0:
             self.act()
 

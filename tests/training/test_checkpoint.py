@@ -21,7 +21,7 @@ from onpro.methods import Context, Settings, method, methods, settings_for
 from onpro.methods.er import ER
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Batch, ClassIncremental
-from onpro.training import Checkpoints, Saver, Stopped, Trainer
+from onpro.training import Checkpoints, CheckpointWriter, Stopped, Trainer
 from onpro.training.checkpoint import KIND
 from onpro.training.statefile import Frozen, freeze
 from tests.tiny_runs import CHANGING
@@ -90,7 +90,7 @@ def test_stopped_after_every_step_and_examination_a_run_ends_the_same(
         resumed = trainer_of(name)
         if saved:
             resumed.load_state_dict(saved["trainer"])
-        resumed.keeper = Saver(checkpoints, 0, stop=lambda: signal.SIGTERM)
+        resumed.checkpointer = CheckpointWriter(checkpoints, 0, stop=lambda: signal.SIGTERM)
         try:
             resumed.run()
         except Stopped:
@@ -110,7 +110,7 @@ def test_without_a_clock_states_are_kept_after_each_task(tmp_path: Path) -> None
             super().save(step, state)
 
     trainer = trainer_of()
-    with closing(Saver(Noting(tmp_path), 0)) as trainer.keeper:
+    with closing(CheckpointWriter(Noting(tmp_path), 0)) as trainer.checkpointer:
         trainer.run()
     assert saves == [2, 4, 6]
 
@@ -124,8 +124,8 @@ def test_what_is_saved_is_the_state_of_the_moment(tmp_path: Path) -> None:
             super().save(step, state)
 
     checkpoints, weights = Late(tmp_path), torch.zeros(3)
-    with closing(Saver(checkpoints, 0)) as saver:
-        saver.keep({"stream": {"position": 1}, "weights": weights})
+    with closing(CheckpointWriter(checkpoints, 0)) as writer:
+        writer.save({"stream": {"position": 1}, "weights": weights})
         weights += 1  # the run goes on while the file is not even begun
         begin.set()
     saved = checkpoints.load()
@@ -133,43 +133,43 @@ def test_what_is_saved_is_the_state_of_the_moment(tmp_path: Path) -> None:
     assert torch.equal(saved["trainer"]["weights"], torch.zeros(3))
 
 
-@pytest.mark.parametrize("what", ["keep", "close"])
+@pytest.mark.parametrize("what", ["save", "close"])
 def test_what_goes_wrong_in_writing_is_said_at_the_next_occasion(tmp_path: Path, what: str) -> None:
     class Full(Checkpoints):
         def save(self, step: int, state: Frozen) -> None:
             raise OSError(errno.ENOSPC, "no space left")
 
-    saver = Saver(Full(tmp_path), 0)
-    saver.keep({"stream": {"position": 1}})
+    writer = CheckpointWriter(Full(tmp_path), 0)
+    writer.save({"stream": {"position": 1}})
     with pytest.raises(OSError, match="no space left"):
-        saver.keep({"stream": {"position": 2}}) if what == "keep" else saver.close()
+        writer.save({"stream": {"position": 2}}) if what == "save" else writer.close()
 
 
-def test_the_clock_says_when_a_state_is_due(
+def test_a_state_is_saved_after_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
     monkeypatch.setattr("onpro.training.checkpoint.time.monotonic", lambda: now)
     asked: list[int] = []
-    saver = Saver(Checkpoints(tmp_path), 30, stop=lambda: asked[0] if asked else None)
-    never = Saver(Checkpoints(tmp_path), 0)
-    assert not saver.due()
+    writer = CheckpointWriter(Checkpoints(tmp_path), 30, stop=lambda: asked[0] if asked else None)
+    never = CheckpointWriter(Checkpoints(tmp_path), 0)
+    assert not writer.should_save()
     now = 131.0
-    assert saver.due()
-    assert not never.due()
-    saver.keep({"stream": {"position": 1}})
-    assert not saver.due()
-    assert not saver.stopping()
+    assert writer.should_save()
+    assert not never.should_save()
+    writer.save({"stream": {"position": 1}})
+    assert not writer.should_save()
+    assert not writer.should_stop()
     asked.append(signal.SIGINT)
-    assert saver.stopping()
+    assert writer.should_stop()
     with pytest.raises(Stopped, match=f"signal {signal.SIGINT:d}"):
-        saver.keep({"stream": {"position": 2}})
+        writer.save({"stream": {"position": 2}})
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
     with pytest.raises(UserError, match="0 seconds or more"):
-        Saver(Checkpoints(tmp_path), seconds)
+        CheckpointWriter(Checkpoints(tmp_path), seconds)
 
 
 def names(checkpoints: Checkpoints) -> list[str]:
@@ -203,26 +203,26 @@ def test_a_step_saved_twice_leaves_the_one_before_it(tmp_path: Path) -> None:
 
 
 class Counting:
-    """A keeper to whom every step is due; notes the steps whose states it gets."""
+    """A checkpointer that saves after every step; notes the steps."""
 
     def __init__(self) -> None:
-        self.kept: list[int] = []
+        self.saved: list[int] = []
 
-    def due(self) -> bool:
+    def should_save(self) -> bool:
         return True
 
-    def stopping(self) -> bool:
+    def should_stop(self) -> bool:
         return False
 
-    def keep(self, state: dict[str, Any]) -> None:
-        self.kept.append(state["stream"]["position"])
+    def save(self, state: dict[str, Any]) -> None:
+        self.saved.append(state["stream"]["position"])
 
 
-def test_the_state_of_a_tasks_end_is_kept_once() -> None:
+def test_the_state_after_a_task_is_saved_once() -> None:
     trainer = trainer_of()
-    trainer.keeper = keeper = Counting()
+    trainer.checkpointer = checkpointer = Counting()
     trainer.run()
-    assert keeper.kept == list(range(1, len(trainer.stream) + 1))
+    assert checkpointer.saved == list(range(1, len(trainer.stream) + 1))
 
 
 def test_other_files_and_links_are_left_alone(tmp_path: Path) -> None:
@@ -280,10 +280,10 @@ def test_a_damaged_file_wherever_it_is_damaged_is_told_and_the_one_before_is_tak
         (record,) = caplog.records
         assert record.levelno == logging.WARNING
         assert "step-25.onpro" in record.message
-        assert "going back to step-10.onpro: steps 11 to 25 are trained again" in record.message
+        assert "resuming from step-10.onpro: steps 11 to 25 are trained again" in record.message
 
 
-def test_going_on_after_damage_keeps_the_good_ones(tmp_path: Path) -> None:
+def test_resuming_after_damage_keeps_the_good_checkpoints(tmp_path: Path) -> None:
     newest = saved_at(tmp_path, 10, 25).files()[0]
     newest.write_bytes(b"")
     checkpoints = Checkpoints(tmp_path)
@@ -317,7 +317,7 @@ def test_a_full_disk_takes_no_earlier_state(
 def test_a_loss_that_is_nan_ends_the_run_and_saves_nothing_bad(tmp_path: Path) -> None:
     trainer = trainer_of(cls=Diverging)
     with (
-        closing(Saver(Checkpoints(tmp_path), 1e-9)) as trainer.keeper,
+        closing(CheckpointWriter(Checkpoints(tmp_path), 1e-9)) as trainer.checkpointer,
         pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: new is nan;") as told,
     ):
         trainer.run()
@@ -331,7 +331,7 @@ def test_weights_that_are_infinite_end_the_run_and_are_never_saved(
 ) -> None:
     trainer = trainer_of(cls=DivergingWeights)
     with (
-        closing(Saver(Checkpoints(tmp_path), every)) as trainer.keeper,
+        closing(CheckpointWriter(Checkpoints(tmp_path), every)) as trainer.checkpointer,
         pytest.raises(UserError, match=r"diverged at step 4, in task 2 of 3: weights of the"),
     ):
         trainer.run()

@@ -8,7 +8,7 @@ import torch
 
 from onpro.errors import UserError
 from onpro.training import device, pick_device, pick_precision
-from onpro.training.device import WORKSPACE, repeatable
+from onpro.training.device import WORKSPACE, deterministic_mode
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -83,12 +83,12 @@ def multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_is_told_to_repeat_itself_only_while_a_run_lasts() -> None:
     pick_device("cuda")
     before = told()
-    with repeatable(GPU):
+    with deterministic_mode(GPU):
         assert told() == (True, False, False, True, False, ":4096:8")
         pick_device("cuda")
         assert not torch.backends.cudnn.benchmark
     assert told() == before
-    with pytest.raises(KeyError), repeatable(GPU):
+    with pytest.raises(KeyError), deterministic_mode(GPU):
         raise KeyError
     assert told() == before
 
@@ -99,7 +99,7 @@ def test_what_a_user_has_told_torch_already_stays(monkeypatch: pytest.MonkeyPatc
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         before = told()
-        with repeatable(GPU):
+        with deterministic_mode(GPU):
             assert told()[:2] == (True, False)
             assert told()[-1] == ":16:8"
         assert told() == before
@@ -111,7 +111,7 @@ def test_what_a_user_has_told_torch_already_stays(monkeypatch: pytest.MonkeyPatc
 def test_nobody_is_told_where_nobody_asks_or_on_a_cpu() -> None:
     before = told()
     for place, wanted in ((CPU, True), (GPU, False)):
-        with repeatable(place, wanted):
+        with deterministic_mode(place, wanted):
             assert told() == before
 
 
@@ -126,7 +126,7 @@ def test_a_process_that_has_multiplied_otherwise_is_refused(
     before = told()
     with (
         pytest.raises(UserError, match=rf"process of its own, or set {WORKSPACE}=:4096:8"),
-        repeatable(GPU),
+        deterministic_mode(GPU),
     ):
         pass
     assert told() == before

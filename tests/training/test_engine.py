@@ -16,8 +16,8 @@ from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
-from onpro.training.device import repeatable
-from onpro.training.engine import Engine, GraphEngine, explained, recorded_in, recorder
+from onpro.training.device import deterministic_mode
+from onpro.training.engine import Engine, GraphEngine, capture, capture_error, capture_stream
 from onpro.training.stepper import Stepper
 
 CPU = torch.device("cpu")
@@ -52,7 +52,7 @@ def untrained(name: str, engine: Engine, device: torch.device, *, fused: bool = 
 def first_losses(name: str, device: torch.device, *, fused: bool) -> list[dict[str, float]]:
     """The loss terms of the first three steps, before roundings have grown into other choices."""
     trainer = untrained(name, "eager", device, fused=fused)
-    with repeatable(device):
+    with deterministic_mode(device):
         terms = [trainer.stepper.step(batch) for batch in islice(trainer.stream, 3)]
     return [{term: float(value) for term, value in step.items()} for step in terms]
 
@@ -108,11 +108,11 @@ def test_a_recording_is_played_after_all_that_was_prepared_for_it(
 
     monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", late)
     graph, count = torch.cuda.CUDAGraph(), torch.zeros((), device="cuda")
-    with recorded_in(graph):
+    with capture(graph):
         count += 1
     graph.replay()
     torch.cuda.current_stream().synchronize()
-    assert recorder().query()
+    assert capture_stream().query()
     assert count == 1
 
 
@@ -126,7 +126,7 @@ def test_a_recording_that_is_under_way_is_not_given_up() -> None:
     for batch in batches[:8]:  # it records once the memory is full
         er.step(batch)
     idle: list[bool] = []
-    weakref.finalize(learn._recording, lambda: idle.append(torch.cuda.current_stream().query()))
+    weakref.finalize(learn._captured, lambda: idle.append(torch.cuda.current_stream().query()))
     torch.cuda._sleep(10**8)
     er.step(batches[8])
     learn._phase = None  # another one begins
@@ -140,7 +140,7 @@ def test_a_recording_that_is_under_way_is_not_given_up() -> None:
 def test_steps_of_another_kind_may_come_between(name: str) -> None:
     device = torch.device("cuda")
     alone, mixed = untrained(name, "eager", device), untrained(name, "graph", device)
-    with repeatable(device):
+    with deterministic_mode(device):
         for batch in alone.stream:
             alone.stepper.step(batch)
         for position, batch in enumerate(mixed.stream):
@@ -195,7 +195,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def same_state(a: AnyMethod, b: AnyMethod) -> bool:
-    with repeatable(CPU):
+    with deterministic_mode(CPU):
         return equal(a.state_dict(), b.state_dict())
 
 
@@ -238,12 +238,12 @@ def raised_inside(first: Exception, then: RuntimeError) -> RuntimeError:
 
 def test_only_a_recording_that_fails_is_blamed_on_recording() -> None:
     forbidden = RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
-    refusal = explained(forbidden, "er")
+    refusal = capture_error(forbidden, "er")
     assert isinstance(refusal, UserError)
     assert "not permitted when stream is capturing): use --engine eager" in str(refusal)
     slip = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-    assert explained(slip, "er") is slip
-    assert explained(torch.OutOfMemoryError("CUDA out of memory"), "er").args == (
+    assert capture_error(slip, "er") is slip
+    assert capture_error(torch.OutOfMemoryError("CUDA out of memory"), "er").args == (
         "CUDA out of memory",
     )
 
@@ -251,4 +251,4 @@ def test_only_a_recording_that_fails_is_blamed_on_recording() -> None:
 def test_the_first_error_in_a_recording_counts() -> None:
     after = RuntimeError("operation failed due to a previous error during capture")
     slip = KeyError("a slip")
-    assert explained(raised_inside(slip, after), "er") is slip
+    assert capture_error(raised_inside(slip, after), "er") is slip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from onpro.methods import methods, settings_for
 from onpro.runs import RunConfig, prepare
-from onpro.training import Checkpoints, Saver, Stopped, Trainer
+from onpro.training import Checkpoints, CheckpointWriter, Stopped, Trainer
 from onpro.training.device import WORKSPACE
 from tests.tiny_runs import CHANGING
 
@@ -76,7 +76,9 @@ def test_a_run_that_was_stopped_ends_the_same(name: str, tmp_path: Path) -> None
     straight = final_state(name, precision="bf16")
     checkpoints = Checkpoints(tmp_path)
     stopped = trainer_of(name, precision="bf16")
-    stopped.keeper = Saver(checkpoints, 0, stop=lambda: 15 if stopped.stream.position > 8 else None)
+    stopped.checkpointer = CheckpointWriter(
+        checkpoints, 0, stop=lambda: 15 if stopped.stream.position > 8 else None
+    )
     with pytest.raises(Stopped):
         stopped.run()
     resumed = trainer_of(name, precision="bf16")

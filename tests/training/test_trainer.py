@@ -1,7 +1,6 @@
-"""The loop: when it examines, what it tells, and that it can stop anywhere and go on."""
+"""The training loop: when it evaluates, what it reports, and that it resumes anywhere."""
 
 import copy
-from collections import deque
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from onpro.methods import Context, method, settings_for
 from onpro.methods.er import ER, ERSettings
 from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
 TASKS = 3
@@ -30,15 +29,15 @@ class Notes:
 
     def __init__(self) -> None:
         self.trainer: Trainer | None = None
-        self.steps: list[Step] = []
-        self.evaluations: list[Evaluated] = []
+        self.steps: list[StepEvent] = []
+        self.evaluations: list[EvaluationEvent] = []
         self.states: list[dict[str, Any]] = []
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         self.steps.append(step)
         self._save()
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         self.evaluations.append(evaluated)
         self._save()
 
@@ -48,14 +47,14 @@ class Notes:
 
 
 class Counting(ER):
-    """ER that counts how often a task is closed, and at which step."""
+    """ER that adds up the steps at which each task ends."""
 
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.closed: deque[int] = deque()  # no part of its state
+        self.closed = torch.zeros(TASKS, dtype=torch.int64)
 
     def end_task(self) -> None:
-        self.closed.append(self.progress.steps)
+        self.closed[self.progress.task] += self.progress.steps
 
 
 def build(cls: type[AnyMethod] = ER, name: str = "er") -> AnyMethod:
@@ -77,7 +76,7 @@ def told() -> tuple[Trainer, Notes]:
     return trainer, notes
 
 
-def test_all_tasks_so_far_are_examined_after_each(told: tuple[Trainer, Notes]) -> None:
+def test_all_tasks_so_far_are_evaluated_after_each(told: tuple[Trainer, Notes]) -> None:
     trainer, notes = told
     assert [len(row) for row in trainer.accuracy] == [1, 2, 3]
     assert [e.accuracy for e in notes.evaluations] == trainer.accuracy
@@ -92,13 +91,13 @@ def test_the_last_confusion_matrix_covers_all_test_images(told: tuple[Trainer, N
     assert trainer.accuracy[-1] == pytest.approx(right.tolist())
 
 
-def test_a_task_is_closed_once_and_before_its_examination(told: tuple[Trainer, Notes]) -> None:
+def test_a_task_ends_once_and_before_its_evaluation(told: tuple[Trainer, Notes]) -> None:
     trainer, _ = told
     assert isinstance(trainer.method, Counting)
-    assert list(trainer.method.closed) == STEPS
+    assert trainer.method.closed.tolist() == STEPS
 
 
-def test_the_first_step_and_the_last_of_each_task_are_told(told: tuple[Trainer, Notes]) -> None:
+def test_the_first_step_and_the_last_of_each_task_are_logged(told: tuple[Trainer, Notes]) -> None:
     _, notes = told
     assert [step.step for step in notes.steps] == [1, *STEPS]
     assert [step.task for step in notes.steps] == [0, 0, 1, 2]
@@ -106,7 +105,7 @@ def test_the_first_step_and_the_last_of_each_task_are_told(told: tuple[Trainer, 
     assert set(notes.steps[-1].terms) == {"new", "replay"}
 
 
-def test_every_so_many_steps_are_told() -> None:
+def test_steps_are_logged_at_an_interval() -> None:
     notes = Notes()
     trainer_of(build(), notes, log_every=3).run()
     assert [step.step for step in notes.steps] == [1, 2, 3, 4, 6]
@@ -125,12 +124,12 @@ def test_images_and_seconds_only_grow(told: tuple[Trainer, Notes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["er", "onpro"])
-def test_stopping_anywhere_and_going_on_equals_going_straight_through(name: str) -> None:
+def test_a_run_resumed_anywhere_equals_one_without_interruption(name: str) -> None:
     notes = Notes()
     straight = trainer_of(build(method(name), name), notes, log_every=1)
     notes.trainer = straight
     straight.run()
-    assert len(notes.states) == STEPS[-1] + TASKS, "after each step and after each examination"
+    assert len(notes.states) == STEPS[-1] + TASKS, "after each step and after each evaluation"
     for state in notes.states:
         resumed = trainer_of(build(method(name), name), Notes(), log_every=1)
         resumed.load_state_dict(state)

@@ -100,8 +100,8 @@ def _marked(method: AnyMethod) -> Iterator[None]:
         (method, "backward", ("backward",)),
         (method, "optimizer", ("step",)),
         (method, "memory", ("sample_replay",)),
-        (method.memory, "memory", ("take", "write", "advance", "update", "draw")),
-        (reservoir, "memory", ("draw_batch", "draw_sequential", "store")),
+        (method.memory, "memory", ("take", "write", "advance", "update", "sample")),
+        (reservoir, "memory", ("sample_slots_batch", "sample_slots_sequential", "store")),
         (retrieval, "memory", ("uniform", "where", "per_class", "of_classes", "class_counts")),
     ]
     with ExitStack() as stack:

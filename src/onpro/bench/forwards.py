@@ -12,7 +12,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.training import Engine
-from onpro.training.engine import recorded_in
+from onpro.training.engine import capture
 
 BACKWARD = 2
 """A backward pass computes as much as two forward passes."""
@@ -107,7 +107,7 @@ class _Graph:
     def __init__(self, step: Callable[[], None]) -> None:
         self.step = step
         self.graph = torch.cuda.CUDAGraph()
-        with recorded_in(self.graph):
+        with capture(self.graph):
             step()
 
     def __call__(self) -> None:

@@ -15,8 +15,8 @@ from onpro.text import visible
 
 COMMANDS = {
     "run": "train a method on a stream, print and save how it does",
-    "resume": "go on with interrupted runs from their last checkpoints",
-    "table": "run a table of the paper and print it beside the paper's",
+    "resume": "resume interrupted runs from their last checkpoints",
+    "table": "reproduce a table of the paper and compare",
     "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
     "datasets": "list the data sets and how to name your own",
@@ -45,7 +45,7 @@ examples:
   onpro run                              OnPro on handwritten digits
   onpro run er --memory 200 --seeds 3    another method, three runs
   onpro run onpro --data cifar10 --memory 500
-  onpro resume runs/*                    go on with what was interrupted
+  onpro resume runs/*                    resume interrupted runs
   onpro table table1 --data cifar10 --methods onpro,er --seeds 5"""
 
 
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:  # whoever read our output has gone: nothing is left to say
             out.discard()
             err.discard()
-            return 128 + signal.SIGPIPE if arguments[:1] in TRAINING else 0
+            return 128 + getattr(signal, "SIGPIPE", 13) if arguments[:1] in TRAINING else 0
         if out.loss:
             print(f"onpro: standard output could not be written: {out.loss}.", file=sys.stderr)
         return status or (1 if out.loss else 0)

@@ -37,11 +37,11 @@ def main(arguments: Sequence[str]) -> int:
         ["name", "method", "year", "keeps", "predicts by", "images per step"],
         [[str(about[field]) for field in fields] for about in abouts],
     )
-    print("\nWrappers, added to the name of a method, as in er-rot:")
+    print("\nWrappers of methods; er-rot is the method er wrapped in rot:")
     print_table(
         ["name", "adds", "images per step"],
         [
-            [f"-{name}", outline.about["title"], outline.about["images_per_step"]]
+            [name, outline.about["title"], outline.about["images_per_step"]]
             for name, outline in wrapper_outlines().items()
         ],
     )

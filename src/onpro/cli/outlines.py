@@ -38,7 +38,10 @@ def outline(name: str) -> Outline:
     known = outlines()
     if name in known:
         return known[name]
-    if name.rpartition("-")[2] not in wrapper_outlines():
+    base, _, wrapper = name.rpartition("-")
+    if wrapper not in wrapper_outlines():
+        if base in known:
+            raise unknown("wrapper", wrapper, wrapper_outlines())
         raise unknown("method", name, known)
     with importing():
         from onpro.methods import method

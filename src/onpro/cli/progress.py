@@ -10,7 +10,7 @@ from onpro.errors import counted
 from onpro.reports.tasks import MOST
 from onpro.streams import Benchmark
 from onpro.text import written
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -69,14 +69,14 @@ class Follower:
         self._bar = bars.add(self._stream)
         self._figures = ""
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Say it beside the bar."""
         loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
         speed = step.images_seen / step.elapsed_seconds if step.elapsed_seconds else 0.0
         self._figures = f"{speed:,.0f} images/s  {loss}"
         self._tell(step.task)
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Say how the tasks so far are known: each where there are few, always their mean."""
         mean = fmean(evaluated.accuracy)
         each = " ".join(written(value, ".1f") for value in evaluated.accuracy)

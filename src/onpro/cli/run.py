@@ -197,7 +197,8 @@ def _parse(name: str, arguments: Sequence[str]) -> "tuple[RunOptions, Settings]"
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
         f"METHOD is one of {', '.join(outlines())}, or a file of yours, ./my_method.py; without "
         f"one it is {DEFAULT}. "
-        f"{' and '.join(f'-{wrapper}' for wrapper in wrapper_outlines())} wrap one, as in er-rot.",
+        f"Wrapped methods are {', '.join(f'METHOD-{wrapper}' for wrapper in wrapper_outlines())}, "
+        "as in er-rot; see onpro methods.",
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}.",
     ]
     say = {
@@ -229,8 +230,8 @@ def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
             if base:
                 return f"{base}-{wrapper}", arguments[:at] + arguments[after:]
     raise UserError(
-        f"{wrapper} wraps a method: name it, as in onpro run er-{wrapper} or, which is the same, "
-        f"onpro run {wrapper} --base er."
+        f"{wrapper} wraps a method; name it: onpro run er-{wrapper}, or onpro run {wrapper} "
+        "--base er."
     )
 
 

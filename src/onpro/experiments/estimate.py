@@ -11,7 +11,7 @@ from onpro.runs.config import RunConfig, read_config
 from onpro.runs.reading import read_runs
 from onpro.runs.runner import prepare
 from onpro.runs.status import progress
-from onpro.training import Evaluated, Step, Trainer
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 Kind = tuple[object, ...]
 """What runs must have in common to take about as long."""
@@ -80,11 +80,11 @@ class Clock:
         self.stepping = 0.0
         self.closing = 0.0
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Count the time since the last event."""
         self.stepping = step.train_seconds - self.closing
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Count the time since the task's last step."""
         self.closing = evaluated.train_seconds - self.stepping
 

@@ -9,7 +9,7 @@ from onpro.errors import UserError, unknown
 from onpro.experiments import paper
 from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
 from onpro.methods import methods as registered_methods
-from onpro.methods import resolve
+from onpro.methods import resolve, wrappers
 
 TITLES = {
     "icarl": "iCaRL",
@@ -109,7 +109,8 @@ class Table:
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
         resolved = resolve(name)
-        if not found and (resolved != name or name in registered_methods()):
+        registered = name in registered_methods() or name.rpartition("-")[2] in wrappers()
+        if not found and (resolved != name or registered):
             return [Row(resolved, resolved, None, {})]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}

@@ -22,6 +22,7 @@ from onpro.losses.distillation import (
 )
 from onpro.losses.precision import MASKED_LOGIT
 from onpro.losses.prototypes import (
+    NO_CLASS,
     class_means,
     prototype_contrast,
     pseudo_prototypical_loss,
@@ -30,6 +31,7 @@ from onpro.losses.prototypes import (
 
 __all__ = [
     "MASKED_LOGIT",
+    "NO_CLASS",
     "agreement_loss",
     "binary_targets",
     "class_means",

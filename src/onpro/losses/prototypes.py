@@ -6,6 +6,9 @@ from torch.nn.functional import normalize
 
 from onpro.losses.precision import MASKED_LOGIT, float32
 
+NO_CLASS = -1
+"""Label of an image that belongs to no class."""
+
 
 @float32
 def class_means(vectors: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What is kept of past images: storage, update policies, retrieval policies."""
+"""Memory of past images: storage, update policies, retrieval policies."""
 
 from onpro.memory import reservoir, retrieval
 from onpro.memory.memory import Memory, Replay

@@ -1,4 +1,4 @@
-"""GDumb's memory: the first images of each class, as many of each as there is room for."""
+"""GDumb's class-balanced memory."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -17,17 +17,17 @@ class GreedyBalancedMemory(Memory):
     """A memory that balances classes greedily, item by item.
 
     An item of class y is stored if y is new or has fewer items than k = M // (classes ever stored,
-    y not counted if new). Where the memory is full, a random item of the largest class, of several
-    the one stored first, makes room.
+    y not counted if new). If the memory is full, it replaces a random item of the largest class; of
+    several largest classes, the one stored first.
 
-    How many items are stored depends on their labels, so only the device knows: `fill`
-    asks it, `update` does not.
+    The number of stored items depends on their labels, so only the device knows it: `fill` is a
+    host–device sync, `update` is not.
 
     Args:
         capacity: Number of slots M.
         image_shape: Channels, height and width of one image.
-        classes: Labels lie below this; see `grow`.
-        device: Where everything is stored.
+        classes: Number of classes; all labels are below it. See `grow`.
+        device: Device of the memory.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class GreedyBalancedMemory(Memory):
 
     @property
     def fill(self) -> int:
-        """How many slots hold an item; waits for the device."""
+        """Number of filled slots; a host–device sync."""
         return int(self._filled)
 
     @fill.setter
@@ -55,7 +55,7 @@ class GreedyBalancedMemory(Memory):
 
     @property
     def phase(self) -> Hashable:
-        """Nothing: an update has the same shape whatever is stored."""
+        """Empty: shapes of an update do not depend on what is stored."""
         return ()
 
     def grow(self, classes: int) -> None:
@@ -64,27 +64,27 @@ class GreedyBalancedMemory(Memory):
         self.first_stored = pad(self.first_stored, (0, added), value=NOT_STORED)
 
     def remove(self, label: int) -> None:
-        """Erase all items of a class, which counts as never stored then."""
+        """Erase all items of a class, as if it had never been stored."""
         super().remove(label)
         self.first_stored[label] = NOT_STORED
 
-    def update(self, images: Tensor, labels: Tensor, draws: Tensor) -> None:
-        """Take in a batch of n items, one after the other.
+    def update(self, images: Tensor, labels: Tensor, uniform: Tensor) -> None:
+        """Store a batch, item by item.
 
         Args:
             images: (n, channels, height, width).
             labels: (n,), each below the number of classes.
-            draws: (n,) in 0…1. If an item takes the place of another, it is the one at
-                ⌊draw·count⌋ among the items of the largest class, oldest first.
+            uniform: (n,) random numbers u in [0, 1). An item that replaces another replaces the one
+                at ⌊u·count⌋ among the items of the largest class, oldest first.
         """
-        slots, numbers = self._slots(labels, draws)
+        slots, numbers = self._slots(labels, uniform)
         self.write(slots, images, labels, arrived=numbers)
         self.count(len(labels))
 
-    def _slots(self, labels: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each item of a batch ends up, and its number in the stream.
+    def _slots(self, labels: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the slot of each item of a batch, and its number in the stream.
 
-        The bin is for items that are not stored, or make room for a later one of the batch.
+        Items that are not stored, or replaced by a later item of the batch, go to the bin.
         """
         rows = torch.arange(self.capacity + 1, device=self.device)
         numbers = self.arrived + torch.arange(len(labels), device=self.device)
@@ -94,8 +94,8 @@ class GreedyBalancedMemory(Memory):
         owner = self._labels.masked_fill(~stored, -1)
         counts = torch.zeros_like(first_stored).scatter_add_(0, owner.clamp(min=0), stored.long())
         slots = []
-        for label, number, draw in zip(
-            labels.split(1), numbers.split(1), draws.split(1), strict=True
+        for label, number, u in zip(
+            labels.split(1), numbers.split(1), uniform.split(1), strict=True
         ):
             classes = (first_stored < NOT_STORED).sum().clamp(min=1)
             new = first_stored[label] == NOT_STORED
@@ -104,7 +104,7 @@ class GreedyBalancedMemory(Memory):
 
             largest = (counts * NOT_STORED - first_stored).argmax(dim=0, keepdim=True)
             oldest_first = arrived.masked_fill(owner != largest, NOT_STORED)[:-1].argsort()
-            evicted = oldest_first[(draw * counts[largest]).long()]
+            evicted = oldest_first[(u * counts[largest]).long()]
             slot = torch.where(evicting, evicted, filled).where(wanted, self.bin)
 
             counts.index_add_(0, largest, -evicting.long()).index_add_(0, label, wanted.long())
@@ -117,11 +117,11 @@ class GreedyBalancedMemory(Memory):
         return torch.where(arrived[at] == numbers, at, self.bin), numbers
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the filled part, the counters and when classes were first stored."""
+        """Return copies of the filled slots, the counters and when classes were first stored."""
         return super().state_dict() | {"first_stored": self.first_stored.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become the memory that gave the state."""
+        """Restore the memory from `state_dict`."""
         first = state["first_stored"]
         if (first.shape, first.dtype) != (self.first_stored.shape, self.first_stored.dtype):
             raise ValueError("the state is of a memory of another number of classes")

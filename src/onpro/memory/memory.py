@@ -11,41 +11,41 @@ from torch import Tensor
 from onpro.errors import UserError
 
 MAX_IMAGES = 2**40
-"""In a memory; torch cannot even count the bytes of many more."""
+"""Largest capacity; torch cannot represent the number of bytes of many more."""
 
 FieldSpec = tuple[tuple[int, ...], torch.dtype]
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """Items taken from a memory: copies, so later writes do not change them."""
+    """Copies of items of a memory."""
 
     images: Tensor
     """(n, channels, height, width)"""
     labels: Tensor
     """(n,) int64"""
     fields: dict[str, Tensor] = field(default_factory=dict)
-    """What else was stored with each item, by name, each (n, ...)."""
+    """Further fields by name, each (n, ...)."""
 
 
 class Memory:
-    """A fixed number of slots, each for an image, its label and what a method adds to them.
+    """A fixed number of slots, each for an image, its label and further fields.
 
-    Slots fill in order. `fill`, how many hold an item, is a Python number, so that sizes are known
-    without host–device sync. The device counts the items that have arrived, so that a step can be
-    replayed there without the host.
+    Slots are filled in order. `fill`, the number of filled slots, is a Python number, so that
+    shapes are known without host–device sync. The number of items that have arrived is counted on
+    the device, so that a captured step can be replayed without the host.
 
-    The storage has one row more than it has slots, the *bin*, at index `capacity`. A policy sends
-    there what it rejects, and so a whole batch is written by one indexed copy, without asking the
-    device how many items were accepted. The bin is never visible and not part of the state.
+    The storage has one more row than slots, the *bin*, at index `capacity`. Policies write rejected
+    items there, so that one indexed copy writes a whole batch, without a host–device sync for the
+    number of accepted items. The bin is neither visible nor part of the state.
 
     Args:
-        capacity: Number of slots; 0 for a memory that keeps nothing.
+        capacity: Number of slots; 0 for a memory that stores nothing.
         image_shape: Channels, height and width of one image.
-        device: Where everything is stored.
+        device: Device of the memory.
         dtype: Type of the pixels.
-        extra: Further fields of a slot: name to shape (of one item) and type. A field over classes
-            keeps them in its last dimension, which `grow_field` can widen.
+        extra: Further fields by name: shape of one item, and type. If one dimension is the number
+            of classes, it must be the last, which `grow_field` can widen.
     """
 
     fill: int
@@ -69,7 +69,7 @@ class Memory:
         self.device = torch.device(device)
         self.fill = 0
         self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
-        self._arrived = 0  # the same on the host, counted no further than it takes to overflow
+        self._arrived = 0  # the same on the host, up to capacity + 1
         self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self._fields = {
@@ -82,12 +82,12 @@ class Memory:
 
     @property
     def bin(self) -> int:
-        """The index that means "not stored"."""
+        """Index of the bin: the slot of items that are not stored."""
         return self.capacity
 
     @property
     def free(self) -> int:
-        """Number of slots that hold nothing yet."""
+        """Number of free slots."""
         return self.capacity - self.fill
 
     @property
@@ -106,7 +106,7 @@ class Memory:
         return {name: stored[: self.fill] for name, stored in self._fields.items()}
 
     def take(self, slots: Tensor) -> Replay:
-        """The items in the given slots (n,), each of them a filled one."""
+        """Return the items in the given slots (n,), all of them filled."""
         return Replay(
             images=self._images.index_select(0, slots),
             labels=self._labels.index_select(0, slots),
@@ -114,7 +114,7 @@ class Memory:
         )
 
     def write(self, slots: Tensor, images: Tensor, labels: Tensor, **fields: Tensor) -> None:
-        """Put items into slots and leave the counters alone.
+        """Write items to slots, without changing the counters.
 
         Args:
             slots: (n,) int64. The bin may occur any number of times, any other slot once.
@@ -135,18 +135,18 @@ class Memory:
             stored.index_copy_(0, slots, values.detach().to(stored.dtype))
 
     def advance(self, arrived: int) -> None:
-        """Count items that arrived, the first of which went into the free slots in order."""
+        """Count items that arrived and were first written to the free slots in order."""
         self.fill = min(self.capacity, self.fill + arrived)
         self.count(arrived)
 
     def count(self, arrived: int) -> None:
-        """Count items that arrived, wherever they went."""
+        """Count items that arrived, without changing `fill`."""
         self._arrived = min(self._arrived + arrived, self.capacity + 1)
         self.arrived += arrived
 
     @property
     def seen(self) -> int:
-        """Number of items that have arrived; waits for the device."""
+        """Number of items that have arrived; a host–device sync."""
         return int(self.arrived)
 
     @property
@@ -156,26 +156,26 @@ class Memory:
 
     @property
     def phase(self) -> Hashable:
-        """What of its numbers a training step depends on: equal phases, equal shapes."""
+        """Host-side state that determines the shapes of a training step."""
         return self.fill, self.overflowed
 
     def remove(self, label: int) -> None:
-        """Erase all items of a class, for good; the others keep their order and move together.
+        """Erase all items of a class; the others move to the first slots in their order.
 
-        The freed slots are filled by the next items to arrive, whatever the policy. `seen` still
-        counts all that ever arrived, the erased ones included. Waits for the device.
+        The next items to arrive fill the freed slots, whatever the policy. `seen` still counts the
+        erased items. A host–device sync.
         """
         kept = (self.labels != label).nonzero()[:, 0]
         self.fill = len(kept)
         for stored in (self._images, self._labels, *self._fields.values()):
             stored[: self.fill] = stored[kept]
-            stored[self.fill :] = 0  # the bin too, which holds what was last rejected
+            stored[self.fill :] = 0  # the bin too, which holds a rejected item
 
     def grow_field(self, name: str, width: int) -> None:
-        """Widen the last dimension of a field by zeros, as when a classifier has met new classes.
+        """Widen the last dimension of a field with zeros, for new classes.
 
         Args:
-            name: The field.
+            name: Name of the field.
             width: The new size of its last dimension.
         """
         old = self._fields[name]
@@ -188,7 +188,7 @@ class Memory:
         self._fields[name] = grown
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the filled part, and the counters."""
+        """Return copies of the filled slots, and the counters."""
         return {
             "capacity": self.capacity,
             "seen": self.seen,
@@ -198,7 +198,7 @@ class Memory:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become the memory that gave the state; its fields may have grown wider than ours."""
+        """Restore the memory from `state_dict`; fields are widened to those of the state."""
         images, labels, fields = state["images"], state["labels"], state["fields"]
         if state["capacity"] != self.capacity:
             raise ValueError(
@@ -235,7 +235,7 @@ class Memory:
 
 @contextmanager
 def room_for(images: int, device: torch.device) -> Iterator[None]:
-    """Report a memory made inside that does not fit, or is empty, as a mistake of the user."""
+    """Raise UserError if a memory created inside has no slot or does not fit on the device."""
     if images < 1:
         raise UserError(f"the memory must hold at least 1 image, not {images}.")
     too_large = f"a memory of {images} images does not fit on {device}: give a smaller one."
@@ -250,7 +250,7 @@ def room_for(images: int, device: torch.device) -> Iterator[None]:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error says so; on a CPU, torch has no error type of its own for it."""
+    """Return whether an error means out of memory; on a CPU, torch has no own type for it."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or (
         isinstance(error, RuntimeError)
         and any(sign in str(error) for sign in ("DefaultCPUAllocator", "Storage size calculation"))

@@ -46,7 +46,7 @@ class PerClassMemory:
         """The class of each row."""
         self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
         """(1,): number of images that have arrived."""
-        self._arrived = 0  # the same on the host, counted no further than the memory is large
+        self._arrived = 0  # the same on the host, up to the capacity
         self._images = torch.zeros((capacity + 1, *image_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(capacity + 1, dtype=torch.int64, device=device)
         self._numbers = torch.zeros(0, dtype=torch.int64, device=device)
@@ -72,13 +72,13 @@ class PerClassMemory:
         return self.capacity // len(self.classes) if self.classes else 0
 
     @property
-    def most(self) -> int:
+    def max_stored(self) -> int:
         """Upper bound of the number of stored images; exact until a class overflows its slots."""
         return min(self._arrived, self.quota * len(self.classes))
 
     @property
     def seen(self) -> int:
-        """Number of images that have arrived; waits for the device."""
+        """Number of images that have arrived; a host–device sync."""
         return int(self.arrived)
 
     @property
@@ -89,7 +89,7 @@ class PerClassMemory:
     @property
     def phase(self) -> Hashable:
         """Host-side state that determines the shapes of a training step."""
-        return tuple(self.classes), self.most
+        return tuple(self.classes), self.max_stored
 
     def update(
         self, images: Tensor, labels: Tensor, classes: Sequence[int], generator: torch.Generator
@@ -126,21 +126,21 @@ class PerClassMemory:
         self._labels.index_copy_(0, slots, labels)
         self._stored = (self._stored + arriving).clamp(max=self.quota)
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Sample items: repeatedly a uniformly random class, then one of its items, not replaced.
 
         A class without remaining items takes no further part. Equivalently, each class yields
         its items at the events of its own Poisson process, all of one rate.
 
         Returns:
-            (min(count, most),) slots, valid ones first, and whether each is valid; invalid ones
-            repeat valid ones.
+            (min(count, max_stored),) slots, valid ones first, and whether each is valid; invalid
+            ones repeat valid ones.
         """
         never = torch.iinfo(torch.int64).max
         waits = torch.empty_like(self._holds, dtype=torch.float).exponential_(generator=generator)
         # Sums of integers do not depend on the order of summation.
         rings = (waits.double() * 2**32).long().cumsum(dim=1).where(self._holds, never)
-        called = rings.flatten().topk(min(count, self.most), largest=False)
+        called = rings.flatten().topk(min(count, self.max_stored), largest=False)
         exists = called.values < never
         slots = self._slots(self._turns(generator)).flatten()[called.indices]
         again = torch.arange(len(slots), device=self.device) % exists.sum().clamp(min=1)

@@ -27,8 +27,8 @@ def reservoir_batch(
     more recent items than an exact reservoir, and accepts the whole first batch after the memory is
     full.
     """
-    draws = draw_batch(memory, len(labels), generator)
-    return store(memory, draws, images, labels, **fields)
+    sampled = sample_slots_batch(memory, len(labels), generator)
+    return store(memory, sampled, images, labels, **fields)
 
 
 def reservoir_sequential(
@@ -39,11 +39,11 @@ def reservoir_sequential(
     **fields: Tensor,
 ) -> Tensor:
     """Update by Reservoir-S, the exact one: each of n items is stored with probability M/n."""
-    draws = draw_sequential(memory, len(labels), generator)
-    return store(memory, draws, images, labels, **fields)
+    sampled = sample_slots_sequential(memory, len(labels), generator)
+    return store(memory, sampled, images, labels, **fields)
 
 
-def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
+def sample_slots_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
     """Sample numbers for the items beyond the free slots, uniform in {0 … n−1}.
 
     n is the number of items seen once the free slots are filled, the same for all items.
@@ -52,7 +52,7 @@ def draw_batch(memory: Memory, arriving: int, generator: torch.Generator) -> Ten
     return _below(memory.arrived + stored, arriving - stored, generator)
 
 
-def draw_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
+def sample_slots_sequential(memory: Memory, arriving: int, generator: torch.Generator) -> Tensor:
     """Sample numbers for the items beyond the free slots, uniform in {0 … n}.
 
     n is the number of items seen before the item.
@@ -70,13 +70,13 @@ def _below(limits: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def store(
-    memory: Memory, draws: Tensor, images: Tensor, labels: Tensor, **fields: Tensor
+    memory: Memory, sampled: Tensor, images: Tensor, labels: Tensor, **fields: Tensor
 ) -> Tensor:
     """Fill free slots in order, then store each further item in the slot of its number, if any.
 
     Args:
         memory: The memory to change.
-        draws: (k,) sampled numbers of the k items beyond the free slots.
+        sampled: (k,) numbers sampled for the k items beyond the free slots.
         images: (n, channels, height, width)
         labels: (n,)
         **fields: (n, ...) all further fields of the memory.
@@ -87,7 +87,7 @@ def store(
     arrived = len(labels)
     filled = memory.fill + min(arrived, memory.free)
     in_order = torch.arange(memory.fill, filled, device=memory.device)
-    slots = last_wins(torch.cat([in_order, draws.clamp(max=memory.bin)]), memory.bin)
+    slots = last_wins(torch.cat([in_order, sampled.clamp(max=memory.bin)]), memory.bin)
     memory.write(slots, images, labels, **fields)
     memory.advance(arrived)
     return slots

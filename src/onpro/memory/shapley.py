@@ -1,4 +1,4 @@
-"""Shapley values of images for a nearest-neighbour classifier: how much each of them helps."""
+"""Shapley values of stored images for a nearest-neighbour classifier (ASER)."""
 
 from dataclasses import dataclass
 
@@ -6,40 +6,40 @@ import torch
 from torch import Tensor
 
 FINE = 2**40
-"""Gains, of which none is above 1, are added up in multiples of 1/FINE."""
+"""Gains, all at most 1, are summed in multiples of 1/FINE."""
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Labelled features, some of which may only stand in for images that do not exist."""
+    """Labelled features, some of which may be padding."""
 
     features: Tensor
     """(n, width)"""
     labels: Tensor
     """(n,)"""
     exists: Tensor
-    """(n,) bool"""
+    """(n,) bool, false for padding"""
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
 def knn_shapley_values(evaluated: Points, candidates: Points, neighbours: int) -> Tensor:
-    """What each candidate adds to the K-nearest-neighbour vote at each evaluated point.
+    """Compute the Shapley value of each candidate for the KNN vote at each evaluated point.
 
     With the n candidates sorted by distance, α₁ the nearest, and m_i whether the label of α_i is
-    that of the point: v(α_n) = m_n/n, v(α_i) = v(α_{i+1}) + (m_i − m_{i+1})·min(K, i)/(K·i). At
-    equal distances the order given counts.
+    that of the point: v(α_n) = m_n/n, v(α_i) = v(α_{i+1}) + (m_i − m_{i+1})·min(K, i)/(K·i).
+    Candidates at equal distances are sorted by index.
 
     Args:
-        evaluated: e points.
+        evaluated: e points to evaluate.
         candidates: n points, at least one.
         neighbours: K.
 
     Returns:
-        (e, n), 0 where the point or the candidate does not exist.
+        (e, n), 0 if the point or the candidate is padding.
     """
-    # Without the shortcut over a matrix product, whose rounding changes the order of neighbours.
+    # Not as a matrix product, whose rounding changes the order of neighbours.
     distance = torch.cdist(
         evaluated.features, candidates.features, compute_mode="donot_use_mm_for_euclid_dist"
     )
@@ -57,9 +57,9 @@ def knn_shapley_values(evaluated: Points, candidates: Points, neighbours: int) -
 
 
 def _sums_from_the_end(gain: Tensor) -> Tensor:
-    """Σ_{j≥i} of each row, (e, n), in whole numbers: their sum does not depend on its order.
+    """Return Σ_{j≥i} of each row (e, n), summed in integers.
 
-    A GPU adds up floats in whatever order its threads get to them.
+    On a GPU the order of summation varies, and with it a sum of floats.
     """
     whole = (gain.double() * FINE).round().long()
     return (whole.flip(1).cumsum(dim=1).flip(1) / FINE).to(gain.dtype)
@@ -68,13 +68,13 @@ def _sums_from_the_end(gain: Tensor) -> Tensor:
 def adversarial_scores(
     candidates: Points, cooperative: Points, adversarial: Points, neighbours: int
 ) -> Tensor:
-    """Mean value at the cooperative points − mean value at the adversarial ones.
+    """Return mean value at the cooperative points − mean value at the adversarial ones.
 
-    The highest belong to candidates that stand for their class in the memory and lie among new
-    images of other classes.
+    Candidates that represent their class in the memory and lie close to new images of other classes
+    have the highest scores.
 
     Returns:
-        (n,), −∞ for candidates that do not exist; no point at all counts 0.
+        (n,), −∞ for candidates that are padding. The mean over no point is 0.
     """
     helpful, harmful = (
         knn_shapley_values(points, candidates, neighbours).sum(dim=0)
@@ -85,20 +85,20 @@ def adversarial_scores(
 
 
 def exchange(values: Tensor, exists: Tensor, slots: Tensor, nowhere: int) -> Tensor:
-    """Which new items take whose place, where only as many may stay as were stored.
+    """Choose the slots of new items that replace stored ones of lower value.
 
-    Stored and new items are ranked by their value together, stored first at equal values, and the
-    best stay. The best new item that stays takes the slot of the best stored item that goes, the
-    second that of the second, and so on.
+    Stored and new items are ranked together, stored ones first at equal values, and as many as were
+    stored stay. The best new item that stays replaces the best stored item that does not, the
+    second the second, and so on.
 
     Args:
-        values: (stored + new,) of the stored items, then of the new ones.
-        exists: (stored,) which of the stored items exist.
-        slots: (stored,) where the stored items are.
-        nowhere: What stands for no slot.
+        values: (stored + new,) values of the stored items, then of the new ones.
+        exists: (stored,) bool, false for padding.
+        slots: (stored,) slots of the stored items.
+        nowhere: Slot of new items that do not stay.
 
     Returns:
-        (new,) the slot of each new item, `nowhere` for those that go.
+        (new,) slots.
     """
     stored, new = len(slots), len(values) - len(slots)
     everything = torch.arange(len(values), device=values.device)

@@ -110,9 +110,6 @@ class Method(ABC, Generic[S]):
     optimizer: torch.optim.Optimizer
     memory: Memory
 
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
-    """Scales the loss in half precision; the training loop sets it."""
-
     def __init__(self, settings: S, context: Context) -> None:
         settings.check()
         self.settings = settings
@@ -121,6 +118,8 @@ class Method(ABC, Generic[S]):
         self.memory = Memory(0, context.image_shape, device=context.device)
         """Keeps nothing unless the constructor makes another."""
         self.random = Generators(context.seed, context.device)
+        self.scaler = torch.amp.GradScaler(context.device.type, enabled=False)
+        """Scales the loss in half precision; `Stepper` sets it."""
         self.augmentation = augment.build(
             settings.augmentation, context.normalise, fused=context.fused
         )
@@ -193,8 +192,13 @@ class Method(ABC, Generic[S]):
 
     @property
     def has_past(self) -> bool:
-        """Whether there is anything to replay; asks the device."""
+        """Whether there is anything to replay; waits for the device."""
         return bool(len(self.memory.labels))
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether a GPU can record a step, which then must not wait for the device."""
+        return True
 
     @property
     def learns_new_by_replay_only(self) -> bool:
@@ -255,6 +259,7 @@ class Method(ABC, Generic[S]):
         """One optimizer step down the gradients; with a loss scale, only if they are finite."""
         self.scaler.step(self.optimizer)
         self.scaler.update()
+        torch.clear_autocast_cache()  # it holds the weights as they were before
 
     @property
     def loss_scale(self) -> Tensor:

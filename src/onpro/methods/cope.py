@@ -23,9 +23,6 @@ from onpro.nn.network import PrototypeNetwork
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, SHORT_STREAMS, on
 from onpro.streams import Batch
 
-NO_CLASS = -1
-"""Label of an image that takes no part."""
-
 DEFAULT_EMBEDDING = 256
 """Dimension of the embedding where neither the stream nor a setting gives one."""
 
@@ -107,7 +104,7 @@ class CoPE(Method[CoPESettings]):
         """One optimizer step on the batch and replay together, then prototypes, then the memory."""
         network = self.network
         images, labels = self.augment(self.normalise(batch.images)), batch.labels
-        if self.memory.most:
+        if self.memory.max_stored:
             old = self.sample_classes(self.settings.replay_batch)
             images = torch.cat([images, self.augment(old.images)])
             labels = torch.cat([labels, old.labels])
@@ -130,9 +127,11 @@ class CoPE(Method[CoPESettings]):
         How many are stored is known to the device alone. Where there are fewer than it seems, some
         are repeated, the second time without a class.
         """
-        slots, exists = self.memory.draw(count, self.random["memory"])
+        slots, exists = self.memory.sample(count, self.random["memory"])
         replay = self.memory.take(slots)
-        return Labelled(self.normalise(replay.images), replay.labels.masked_fill(~exists, NO_CLASS))
+        return Labelled(
+            self.normalise(replay.images), replay.labels.masked_fill(~exists, losses.NO_CLASS)
+        )
 
     def move_prototypes(self, embeddings: Tensor, labels: Tensor) -> None:
         """For each class of the step p ← β·p + (1−β)·mean, of embeddings before its update.

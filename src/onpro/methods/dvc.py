@@ -19,7 +19,7 @@ from onpro.nn.counter import count_images
 from onpro.nn.gradients import virtual_step
 from onpro.nn.joint_head import JointHead
 from onpro.randomness import derive_seed
-from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, Recipe, on
+from onpro.recipes import FRAMEWORK, IMAGENET, MANY_CLASSES, PAPER, Recipe, on
 from onpro.streams import Batch
 
 HIDDEN = 128
@@ -70,8 +70,7 @@ class DVCSettings(ReplaySettings):
     images_per_step="120, and 200 without gradient",
     data={
         "cifar10": {"agreement_weight": 2.0},
-        "cifar100": {"agreement_weight": 4.0},
-        "tinyimagenet": {"agreement_weight": 4.0},
+        **on(MANY_CLASSES, agreement_weight=4.0),
         **on(IMAGENET, augmentation="ocm", agreement_weight=4.0),
     },
     recipes={

@@ -34,7 +34,7 @@ class KDSettings(Settings):
     images_per_step="as many, and once more through the previous network",
 )
 class KD(Method[KDSettings]):
-    """L + λ·‖f(x) − f_old(x)‖: one norm over all features of all images of the loss."""
+    """L + λ·‖f(x) − f_old(x)‖: one norm over all features of the images that terms are taken of."""
 
     def __init__(self, settings: KDSettings, context: Context) -> None:
         super().__init__(settings, context)

@@ -16,7 +16,7 @@ from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
 from onpro.methods.registry import register
 from onpro.nn.teacher import Teacher
-from onpro.recipes import IMAGENET, PAPER, SHORT_STREAMS, Recipe, on
+from onpro.recipes import IMAGENET, MANY_CLASSES, PAPER, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 
@@ -36,8 +36,7 @@ class OCMSettings(ContrastSettings):
     images_per_step="330 in the first task, then up to 2432, and 1088 of the previous network",
     data={
         "cifar10": {"similarity_scale": 0.5},
-        "cifar100": {"similarity_scale": 1.0},
-        "tinyimagenet": {"similarity_scale": 1.0},
+        **on(MANY_CLASSES, similarity_scale=1.0),
         **on(IMAGENET, similarity_scale=1.0, rotations=1),
         **on(SHORT_STREAMS, projection=64, learning_rate=5e-3),
         "tiny": {"projection": 64, "learning_rate": 5e-3, "rotations": 4},

@@ -21,11 +21,8 @@ from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
 from onpro.methods.registry import register
 from onpro.methods.settings import MIN_TEMPERATURE, require
-from onpro.recipes import IMAGENET, MANY_CLASSES, SHORT_STREAMS, Recipe, on
+from onpro.recipes import IMAGENET, MANY_CLASSES, PAPER, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
-
-NO_CLASS = -1
-"""Label of an image that belongs to no class."""
 
 InstanceLoss = Callable[[Tensor, Tensor, float], Tensor]
 
@@ -120,6 +117,7 @@ class OnProSettings(ContrastSettings):
         "tiny": {"projection": 64, "learning_rate": 5e-3, "rotations": 4},
     },
     recipes={
+        "paper": PAPER,
         "baseline": Recipe(
             "Table 3: neither prototypes nor mixup",
             {"new_prototypes": False, "seen_prototypes": False, "mixup": False},
@@ -186,14 +184,14 @@ class OnPro(Method[OnProSettings]):
     def learn(self, batch: Batch) -> Terms:
         """Algorithm 1: replay, mixed by APF; one optimizer step; the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        old = self.sample_replay(self.replay_size)
+        old = self.sample_replay(self.replay_count)
         terms = self.terms(new, old, self.mixed_replay(old))
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
     @property
-    def replay_size(self) -> int:
+    def replay_count(self) -> int:
         """Number of images to replay; in the first task they only give prototypes."""
         if self.progress.task == 0:
             return self.settings.replay_batch if self.uses_replay_prototypes else 0
@@ -277,7 +275,7 @@ class OnPro(Method[OnProSettings]):
                 generator=generator,
             )
             mixed = apf.joined(mixed, confused)
-        # Plain rounding may give no image, and a small batch no other: then it stays as it is.
+        # With plain rounding there may be no mixed image; then the replay batch stays unmixed.
         return mixed if len(mixed.first) else apf.unmixed(*old)
 
     # Online prototype equilibrium (OPE)
@@ -303,7 +301,7 @@ class OnPro(Method[OnProSettings]):
         if not settings.seen_prototypes:
             return {}
         if settings.seen_without_new:
-            old = labels.where(self.old_classes[labels], NO_CLASS)
+            old = labels.where(self.old_classes[labels], losses.NO_CLASS)
             loss, *_ = losses.prototype_contrast(first, second, old, classes, temperature)
         return {"ope_seen": loss}
 
@@ -340,6 +338,11 @@ class OnPro(Method[OnProSettings]):
         return cross_entropy(of_new, images.first[:new]) + losses.mixup_cross_entropy(
             of_replay, images.first[new:], images.second[new:], images.weight[new:]
         )
+
+    @property
+    def is_recordable(self) -> bool:
+        """Plain rounding gives a number of images that only the device knows."""
+        return self.settings.pair_rounding == "exact"
 
     @property
     def learns_new_by_replay_only(self) -> bool:

@@ -94,7 +94,7 @@ class PASS(Method[PASSSettings]):
         """How far images of a class spread around its mean, measured once, in the first task."""
 
     def new_optimizer(self) -> Adam:
-        """Adam without averages."""
+        """A fresh Adam."""
         settings = self.settings
         return Adam(
             self.network.parameters(),

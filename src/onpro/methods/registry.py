@@ -90,7 +90,7 @@ def _entering(
     def enter(cls: type[M]) -> type[M]:
         known = entries[about.name].cls if about.name in entries else cls
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"two methods want the name '{about.name}'")
+            raise ValueError(f"the name '{about.name}' is already registered")
         cls.about = about
         cls.settings_type = settings
         entries[about.name] = Entry(cls, data, recipes)

@@ -97,11 +97,14 @@ class Network(nn.Module):
     @contextmanager
     def watched(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Collect the images and features of all passes inside, for losses on top of a method's."""
-        self._passes = []
+        outer, self._passes = self._passes, []
+        passes = self._passes
         try:
-            yield self._passes
+            yield passes
         finally:
-            self._passes = None
+            self._passes = outer
+            if outer is not None:
+                outer += passes
 
     def features_each(self, *batches: Tensor) -> Sequence[Tensor]:
         """H = f(x) of batches that go through the encoder one after the other.
@@ -139,12 +142,13 @@ class Network(nn.Module):
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Switch to eval mode without gradients and with IEEE arithmetic, as for predictions."""
+        training = self.training
         self.eval()
         try:
             with torch.no_grad(), convolutions("ieee"):
                 yield
         finally:
-            self.train()
+            self.train(training)
 
     def grow(
         self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator

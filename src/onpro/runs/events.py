@@ -1,4 +1,4 @@
-"""The log of a run: one line of JSON for each logged step and each evaluation."""
+"""Event logs of a run: `events.jsonl` and TensorBoard."""
 
 import json
 import logging
@@ -10,18 +10,18 @@ from typing import Any
 
 from onpro.errors import UserError
 from onpro.files import open_plain, read_plain
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 
 LOG = logging.getLogger(__name__)
 
 
 class EventLog:
-    """Appends what happens to `events.jsonl`, each line written through at once.
+    """Log of a run: one line of JSON for each logged step and each evaluation, flushed at once.
 
     Args:
-        path: the file.
-        valid: how many bytes of it a run that goes on can use: what was logged after its
-            checkpoint is removed and will be logged again.
+        path: The file.
+        valid: Size of the log at the checkpoint that a run resumes from. Later lines are removed:
+            the run logs them again.
     """
 
     def __init__(self, path: Path, valid: int = 0) -> None:
@@ -32,12 +32,12 @@ class EventLog:
         self._file = open_plain(path, "ab")
         self._file.truncate(lines)
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log a training step."""
         terms = {name: v if math.isfinite(v) else None for name, v in step.terms.items()}
         self._write("step", asdict(step) | {"terms": terms})  # JSON knows neither NaN nor ∞
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
         """Log an evaluation."""
         self._write("evaluation", asdict(evaluated))
 
@@ -46,7 +46,7 @@ class EventLog:
         self._file.flush()
 
     def size(self) -> int:
-        """How many bytes the file has, all of them safe on the disk."""
+        """Sync the file to disk and return its size in bytes."""
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
 
@@ -55,19 +55,24 @@ class EventLog:
         self._file.close()
 
 
-def scalars_of_step(step: Step) -> dict[str, float]:
-    """The terms of the loss, by the names that trackers show them under."""
+def scalars_of_step(step: StepEvent) -> dict[str, float]:
+    """Return the terms of the loss, by the names shown in trackers."""
     return {f"loss/{name}": value for name, value in step.terms.items()}
 
 
-def scalars_of_evaluation(evaluated: Evaluated) -> dict[str, float]:
-    """The accuracy on every task and on average, by the names that trackers show them under."""
+def scalars_of_evaluation(evaluated: EvaluationEvent) -> dict[str, float]:
+    """Return the accuracy on each task and its mean, by the names shown in trackers."""
     each = {f"accuracy/task {task}": value for task, value in enumerate(evaluated.accuracy)}
     return each | {"accuracy/average": sum(evaluated.accuracy) / len(evaluated.accuracy)}
 
 
 class TensorBoardLog:
-    """The same events for TensorBoard, which forgets what it knows of later steps than `step`."""
+    """Log of a run for TensorBoard.
+
+    Args:
+        folder: The folder of the event files.
+        step: Step that the run resumes from; TensorBoard discards later ones.
+    """
 
     def __init__(self, folder: Path, step: int = 0) -> None:
         try:
@@ -79,12 +84,12 @@ class TensorBoardLog:
             ) from None
         self._writer = SummaryWriter(folder, purge_step=step + 1 if step else None)
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log the terms of the loss."""
         self._add(scalars_of_step(step), step.step)
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
-        """Log the accuracy on every task."""
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
+        """Log the accuracy on each task."""
         self._add(scalars_of_evaluation(evaluated), evaluated.step)
 
     def _add(self, values: dict[str, float], step: int) -> None:
@@ -92,5 +97,5 @@ class TensorBoardLog:
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close the file."""
         self._writer.close()

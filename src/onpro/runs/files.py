@@ -1,31 +1,38 @@
-"""Files of a run: written whole or not at all, by one process at a time."""
+"""Atomic writing and locking of run files."""
 
-import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout, lock_descriptor
+
 from onpro.errors import UserError
-from onpro.files import read_plain, replacing
+from onpro.files import NO_FOLLOW, NO_WAIT, read_plain, replacing
+
+PATIENCE = 1.0
+"""Seconds for which `locked` retries; `is_held` holds a lock for much less."""
+
+LOOKS = 5
+"""Attempts of `is_held`, a millisecond apart."""
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file that is there completely or not at all, even after a crash."""
+    """Write a JSON file atomically."""
     text = json.dumps(value, indent=1) + "\n"
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; a sentence where it is missing or damaged."""
+    """Read a JSON file; raise UserError if it is missing or damaged."""
     try:
         content = read_plain(path)
         value = json.loads(content)
-        if b"\\ud" in content.lower():  # half of a surrogate pair is no text
+        if b"\\ud" in content.lower():  # half of a surrogate pair cannot be encoded
             json.dumps(value, ensure_ascii=False).encode()
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
@@ -37,84 +44,83 @@ def read_json(path: Path) -> Any:
 
 
 class Held(UserError):  # noqa: N818 # it is a state of a folder
-    """Another process holds a folder."""
+    """Another process holds the lock of a folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process alone; the system lets go of it when the process ends.
+    """Hold the lock of a folder; raise `Held` if another process does.
 
-    The lock is on a file beside the folder, since the folder itself may come and go. A process
-    that opened the file just before its owner removed it finds another file, or none, in its place
-    and tries again. So it does while others only look, which they do with a shared lock.
+    The lock is on a file beside the folder, since the folder itself is created and removed while it
+    is held. The file is removed on release. The operating system releases the lock of a process
+    that is killed: its file stays and blocks nobody.
     """
-    path = _lock_of(folder)
+    path = _lock_path(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-        try:
-            if not _lock(handle, fcntl.LOCK_EX):
-                if not _lock(handle, fcntl.LOCK_SH):
-                    raise Held(
-                        f"another process is working on {folder}: wait until it ends, or end it."
-                    )
-                time.sleep(0.001)  # somebody only looks
-            elif _is_at(path, handle):
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
-        finally:
-            os.close(handle)
+    lock = FileLock(
+        path,
+        timeout=PATIENCE,
+        poll_interval=0.01,
+        thread_local=False,  # a generator may be closed by another thread
+        fallback_to_soft=False,  # a soft lock outlives a killed process
+    )
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Held(
+            f"another process is working on {folder}: wait until it ends, or end it."
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows cannot remove an open file; there `release` removes it
+            path.unlink()  # a process that has just opened it finds it removed and retries
+        lock.release()
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a process is working on a folder; nothing is changed, and nobody kept from it."""
+    """Return whether a process holds the lock of a folder, without changing anything on disk.
+
+    An existing lock file is locked for a moment. `locked` and other calls of `is_held` retry, so
+    that they are not affected.
+    """
+    path = _lock_path(folder)
+    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # NFS needs O_RDWR
     try:
-        handle = os.open(_lock_of(folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # there is none, or it may not be read
+        handle = os.open(path, access | NO_FOLLOW | NO_WAIT)
+    except OSError:  # there is no lock file, or it may not be read
         return False
     try:
-        return not _lock(handle, fcntl.LOCK_SH)
+        for _ in range(LOOKS):
+            if lock_descriptor(handle, blocking=False):
+                return False
+            time.sleep(0.001)
+    except OSError:  # the file system has no locks
+        return False
     finally:
         os.close(handle)
+    return True
 
 
-def _lock_of(folder: Path) -> Path:
-    """The file whose lock is the folder's, under whatever name the folder goes."""
+def _lock_path(folder: Path) -> Path:
+    """Return the lock file of a folder, the same for all names of the folder."""
     folder = Path(os.path.realpath(folder))
     return folder.with_name(f".{folder.name}.lock")
 
 
-def _lock(handle: int, kind: int) -> bool:
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
 @contextmanager
 def writing_below(folder: Path) -> Iterator[None]:
-    """Turn what the file system refuses into a sentence that names the folder."""
+    """Convert an OSError of the file system to a UserError that names the folder."""
     try:
         yield
     except BrokenPipeError:
-        raise  # no file has refused: whoever read what a listener prints has gone
+        raise  # not from a file: the reader of what a listener prints is gone
     except OSError as error:
         raise _cannot_write(folder, error.strerror or str(error)) from error
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be made or written in, before any work is done for it."""
+    """Raise UserError if a folder cannot be created or written in."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise _cannot_write(folder, f"{there} is a file")
@@ -129,10 +135,7 @@ def _cannot_write(folder: Path, reason: str) -> UserError:
 
 
 def save(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, so that a full disk leaves an older one as it was.
-
-    What is no file, such as /dev/stdout, is written to as it is.
-    """
+    """Write a file atomically; write to anything else, such as /dev/stdout, directly."""
     try:
         if path.exists() and not path.is_file():
             _write_through(path, content)
@@ -140,14 +143,15 @@ def save(path: Path, content: bytes) -> None:
             with replacing(path) as file:
                 file.write(content)
     except BrokenPipeError:
-        raise  # whoever read it has gone
+        raise  # the reader is gone
     except (OSError, ValueError) as error:  # ValueError: a name with a null byte
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"cannot write {path}: {reason.lower()}.") from None
 
 
 def _write_through(path: Path, content: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # else a FIFO waits for a reader
-    os.set_blocking(handle, True)
+    handle = os.open(path, os.O_WRONLY | NO_WAIT)
+    if NO_WAIT:
+        os.set_blocking(handle, True)
     with open(handle, "wb") as file:  # noqa: PTH123 # a descriptor has no path
         file.write(content)

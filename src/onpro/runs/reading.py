@@ -1,4 +1,4 @@
-"""Finished runs, read back from their folders."""
+"""Load finished runs from their folders."""
 
 import json
 import logging
@@ -16,21 +16,27 @@ from onpro.text import visible
 LOG = logging.getLogger(__name__)
 
 Skipped = Callable[[Path, str], None]
-"""Told of a folder that is passed over, and why."""
+"""Called with a skipped folder and the reason."""
 
 
 def warn(folder: Path, reason: str) -> None:
-    """Name a folder that is passed over on standard error."""
+    """Report a skipped folder on standard error."""
     sys.stderr.write(f"onpro: skipped {visible(str(folder))}: {visible(reason)}.\n")
 
 
 def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finished]:
-    """The finished runs in the given folders: run folders, or folders that hold some.
+    """Load the finished runs in the given folders.
 
-    A folder that holds no usable result is passed over and named, for a report of a thousand runs
-    should not fail for one of them; without a single usable run it is a mistake. A run that is
-    named twice counts once, and so does a copy of it in another folder. Results written before
-    they had checksums are read, which is said.
+    A folder without a usable result is skipped and reported. A run that is given twice, or as a
+    copy in another folder, counts once. Results of older versions without a checksum are loaded
+    with a warning.
+
+    Args:
+        paths: Run folders, or folders that contain run folders.
+        skipped: Called for each skipped folder.
+
+    Raises:
+        UserError: If a path does not exist, or there is no finished run at all.
     """
     runs: dict[tuple[str, str], Finished] = {}
     places = list(paths)
@@ -42,7 +48,7 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
             if complaint:
                 skipped(folder, complaint)
             else:
-                measured = json.dumps(result, sort_keys=True)  # with its times, like no other's
+                measured = json.dumps(result, sort_keys=True)  # unique, since it includes times
                 runs.setdefault((folder.resolve().name, measured), Finished(folder, result))
     if not runs:
         named = ", ".join(str(path) for path in places)
@@ -54,7 +60,7 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    """The folder itself where it is a run's, else the folders in it."""
+    """Yield the folder itself if it is a run folder, else the folders in it."""
     try:
         inside = sorted(path.iterdir())
         if any(entry.name in ("result.json", "config.json") for entry in inside):
@@ -66,7 +72,7 @@ def _candidates(path: Path) -> Iterator[Path]:
 
 
 def _read(folder: Path) -> tuple[Any, str | None]:
-    """The result in a folder, and why it cannot be used where it cannot, as half a sentence."""
+    """Return the result in a folder, and the reason if it cannot be used, as a clause."""
     path = folder / "result.json"
     try:
         if path.is_file():

@@ -27,15 +27,15 @@ from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum, fault
 from onpro.streams import ClassIncremental
 from onpro.training import (
+    CheckpointWriter,
     Listener,
-    Saver,
     Stopped,
     Trainer,
     pick_device,
     pick_engine,
 )
 from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
-from onpro.training.device import pick_precision, repeatable
+from onpro.training.device import deterministic_mode, pick_precision
 
 LOG = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ def run(config: RunConfig, out: Path, **how: Unpack[How]) -> Finished:
 
 def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
     """Train one run and save it in a folder; see `running`."""
-    with repeatable(pick_device(config.device), config.deterministic):
+    with deterministic_mode(pick_device(config.device), config.deterministic):
         return last(running(folder, config, **how))
 
 
@@ -259,15 +259,15 @@ def running(
                     board = TensorBoardLog(place.path, trainer.stream.position)
                     trainer.listeners.append(logs.enter_context(closing(board)))
                 identity = _identity(config, trainer)
-                saver = Saver(
+                writer = CheckpointWriter(
                     place.checkpoints,
                     checkpoint_every,
                     stop=stop,
-                    beside=lambda: identity | {"events": log.size()},
+                    extra_state=lambda: identity | {"events": log.size()},
                 )
-                trainer.keeper = logs.enter_context(closing(saver))
+                trainer.checkpointer = logs.enter_context(closing(writer))
                 yield from trainer.steps()
-                saver.close()
+                writer.close()
                 if config.model != "none":
                     save_model(place.model, config, trainer)
                 result = collect(config, trainer)

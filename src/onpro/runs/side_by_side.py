@@ -1,4 +1,4 @@
-"""Several runs in one process, which share a GPU step by step."""
+"""Train several runs in one process, interleaved step by step on a shared GPU."""
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -7,34 +7,33 @@ from typing import Generic
 import torch
 
 from onpro.runs.runner import End
-from onpro.training.device import repeatable
+from onpro.training.device import deterministic_mode
 
 ROOM = 7 * 2**30
-"""Bytes of a GPU's memory that a run on images of 32×32 is given, where nobody says how many runs
-share it: OnPro takes 6.2 GiB; twelve runs of six other methods took 24 together."""
-
+"""GPU memory in bytes reserved for a run on 32×32 images by default: OnPro takes 6.2 GiB, twelve
+runs of six other methods took 24 GiB together."""
 
 MOST_AT_ONCE = 32
-"""Torch has so many streams for a GPU; runs that share one wait for each other."""
+"""Number of CUDA streams in torch's pool; runs that share a stream wait for each other."""
 
 
 def room_for_runs(free: int, side: int) -> int:
-    """How many runs share a GPU where nobody says: as many as fit.
+    """Return the default number of runs that share a GPU: as many as fit.
 
     Args:
-        free: bytes of its memory.
-        side: of the images, in pixels; larger ones need more room.
+        free: Free GPU memory in bytes.
+        side: Side of the images in pixels; larger images need more memory.
     """
     return max(1, free // (ROOM * max(32, side) ** 2 // 32**2))
 
 
 Start = Callable[[], Generator[None, int | None, End]]
-"""Begins a run, which hands over after each step and is told how many runs there are."""
+"""Starts a run: a generator that yields after each step and is sent the number of runs."""
 
 
 @dataclass
 class _Lane(Generic[End]):
-    """A run on its way, and the queue in which the GPU does its work."""
+    """A run in progress and its CUDA stream."""
 
     number: int
     running: Generator[None, int | None, End]
@@ -42,7 +41,7 @@ class _Lane(Generic[End]):
     begun: bool = False
 
     def step(self, runs: int) -> None:
-        """Take a step, one of so many runs; a generator can be told only after its first."""
+        """Take a step; the number of runs can only be sent after the first."""
         with torch.cuda.stream(self.queue):
             self.running.send(runs if self.begun else None)
         self.begun = True
@@ -55,19 +54,19 @@ def train_side_by_side(
     at_once: int,
     deterministic: bool = False,
 ) -> list[End]:
-    """Train runs, some of them at once, and give their results in order.
+    """Train several runs concurrently and return their results in order.
 
-    Each takes a step in turn. On a GPU each has a stream of its own, so that the small operations
-    of one run fill the gaps that another leaves; a run computes what it would compute alone. A
-    run that fails does not disturb the others, and its error is raised when they are over. An
-    interruption ends all of them: each that was asked to stop has saved itself by then.
+    The runs take steps in turn. On a GPU each has its own CUDA stream, so that the small kernels of
+    several runs overlap; results are those of separate runs. If a run fails, no more are started,
+    the others finish, and its error is raised at the end. A KeyboardInterrupt ends all runs, after
+    one more step in which they can save a checkpoint.
 
     Args:
-        starts: what starts each run, asked for when there is room; None: there is none just now.
-        device: where they compute.
-        at_once: how many share the device, at most `MOST_AT_ONCE`; the next starts when one is
-            over.
-        deterministic: whether a GPU has to compute the same bits each time.
+        starts: Starts the runs; advanced when there is room for another. None means that no run is
+            available at the moment.
+        device: Device of all runs.
+        at_once: Number of runs that share the device, at most `MOST_AT_ONCE`.
+        deterministic: Whether to use deterministic algorithms on a GPU.
     """
     waiting = enumerate(starts)
     more = True
@@ -77,7 +76,7 @@ def train_side_by_side(
     lanes: list[_Lane[End]] = []
     done: dict[int, End] = {}
     errors: list[BaseException] = []
-    with repeatable(device, deterministic):
+    with deterministic_mode(device, deterministic):
         while lanes or (more and not errors):
             interrupted = any(isinstance(error, KeyboardInterrupt) for error in errors)
             while more and len(lanes) < at_once and not errors:
@@ -106,7 +105,7 @@ def train_side_by_side(
                     errors.append(error)
                 lanes.remove(lane)
                 queues.append(lane.queue)
-            if interrupted:  # and everybody has had a step to hear of it
+            if interrupted:  # and each run has had a step to save a checkpoint
                 for lane in lanes:
                     lane.running.close()
                 lanes.clear()

@@ -1,4 +1,4 @@
-"""How far a run has come, from what it has logged."""
+"""Progress of a run, read from its log."""
 
 import json
 from dataclasses import dataclass
@@ -12,37 +12,37 @@ from onpro.runs.config import RunConfig
 from onpro.runs.schema import is_amount, is_whole
 
 ENOUGH = 1 << 16
-"""Bytes at the end of a log that are sure to hold an evaluation, if there was any lately."""
+"""Number of bytes read from the end of a log."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What the last lines of a run's log say."""
+    """Progress of a run at the last line of its log."""
 
     step: int
     task: int
     """Number of the current task, from 0."""
     seconds: float
-    """Time trained so far, without the turns of other runs."""
+    """Training time so far, without the steps of other runs in the same process."""
     elapsed: float
-    """The same with them."""
+    """Training time so far, with the steps of other runs in the same process."""
     accuracy: float | None
-    """Percent, mean over the tasks that had been seen at the last evaluation."""
+    """Mean accuracy over the tasks seen at the last evaluation, in percent."""
     total_steps: float | None
-    """About how many steps the run will have, once a task is over."""
+    """Estimated number of steps of the run, None before the first evaluation."""
     tasks: int | None
-    """How many tasks there are, where the data set says so."""
+    """Number of tasks, None if the data set does not say."""
 
     @property
     def seconds_left(self) -> float | None:
-        """About how long the run will still train, if it goes on as fast."""
+        """Estimated remaining time."""
         if not self.step or self.total_steps is None:
             return None
         return max(0.0, self.elapsed * (self.total_steps / self.step - 1))
 
 
 def progress(config: RunConfig, out: Path) -> Progress | None:
-    """How far a run has come; None where it has not logged anything yet."""
+    """Return the progress of a run, None if it has not logged anything yet."""
     events = _last_events(out / config.folder / "events.jsonl")
     if not events:
         return None
@@ -54,12 +54,12 @@ def progress(config: RunConfig, out: Path) -> Progress | None:
         accuracy = sum(evaluated["accuracy"]) / len(evaluated["accuracy"])
         total = tasks and evaluated["step"] / (evaluated["task"] + 1) * tasks
     seconds = last["train_seconds"]
-    elapsed = last.get("elapsed_seconds", seconds)  # runs of older versions counted both as one
+    elapsed = last.get("elapsed_seconds", seconds)  # older versions did not log it
     return Progress(last["step"], last["task"], seconds, elapsed, accuracy, total, tasks)
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
-    """The last whole lines of a log that somebody may be writing; damaged ones are left out."""
+    """Return the last complete events of a log that may be growing, without damaged ones."""
     try:
         with open_plain(path, "rb") as file:
             start = max(0, file.seek(0, 2) - ENOUGH)
@@ -74,7 +74,7 @@ def _last_events(path: Path) -> list[dict[str, Any]]:
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except (ValueError, RecursionError):  # cut and begun anew while it was read, or damaged
+    except (ValueError, RecursionError):  # truncated while it was read, or damaged
         return None
 
 

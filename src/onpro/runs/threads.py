@@ -1,4 +1,4 @@
-"""Number of CPU threads of a run: sums are grouped by it, so it changes the last digits."""
+"""Number of CPU threads of a run, which changes the order of sums and so the last digits."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ from onpro.errors import UserError
 from onpro.runs.files import read_json
 
 THREADS = 1
-"""Threads of a run on a CPU unless somebody says otherwise.
+"""Default number of threads of a run on a CPU.
 
-Wherever a run is trained, by `onpro run` or by one of many workers, on few cores or on many, its
-result is the same. Networks and images that a CPU can train gain little from more."""
+It does not depend on the number of cores or workers, so that the result does not either. Networks
+and images small enough for a CPU gain little from more."""
 
 
 def threads_of(folder: Path) -> int | None:
-    """How many threads a run began with; None where that is not known."""
+    """Return the number of threads a run was started with, None if unknown."""
     try:
         noted = read_json(folder / "config.json")["hardware"]["threads"]
     except (UserError, OSError, KeyError, TypeError):
@@ -27,7 +27,7 @@ def threads_of(folder: Path) -> int | None:
 
 
 def unequal_threads(results: Iterable[Mapping[str, Any]]) -> str:
-    """A sentence if runs of one experiment had different numbers of threads, else nothing."""
+    """Return a clause for a warning if the runs differ in their number of threads, else ""."""
     on_cpu = (result["hardware"] for result in results if result["device"] == "cpu")
     numbers = {str(hardware.get("threads")) for hardware in on_cpu}
     if len(numbers) < 2:
@@ -36,14 +36,14 @@ def unequal_threads(results: Iterable[Mapping[str, Any]]) -> str:
 
 
 def require_threads(number: int | None) -> None:
-    """Refuse a number of threads that is none."""
+    """Raise UserError if a number of threads is not positive."""
     if number is not None and number < 1:
         raise UserError(f"a run takes at least 1 thread, not {number}.")
 
 
 @contextmanager
 def cpu_threads(number: int) -> Iterator[None]:
-    """Compute with so many threads."""
+    """Set the number of threads of torch inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -1,4 +1,4 @@
-"""The events of a run for Weights & Biases."""
+"""Log of a run for Weights & Biases."""
 
 import logging
 import os
@@ -15,24 +15,24 @@ from onpro.runs.events import scalars_of_evaluation, scalars_of_step
 from onpro.runs.folder import REPETITION, WANDB_ID
 from onpro.runs.result import describe
 from onpro.runs.runner import Running
-from onpro.training import Evaluated, Step
+from onpro.training import EvaluationEvent, StepEvent
 
 LOG = logging.getLogger(__name__)
 
 PATIENCE = 30.0
-"""Seconds that W&B may take to begin a run, and to upload the rest at its end."""
+"""Timeout in seconds for starting a W&B run, and for uploading the rest at its end."""
 
 
 class WandbLog:
-    """Tells W&B what happens, without ever disturbing the run.
+    """Log of a run for W&B, whose failures never affect the run.
 
-    W&B hears of a run with its first event, when the run has a folder. It never asks for a login:
-    where there is none, or nobody answers, it writes files that `wandb sync` uploads. Whatever
-    else fails there is told once and ends the log, not the run.
+    The W&B run is started at the first event, when the run has a folder. W&B never prompts for a
+    login: without one, or if the server does not answer, it logs offline for `wandb sync`. Any
+    other error is reported once and ends the log.
 
     Args:
-        folder: where the run is saved.
-        config: what is run.
+        folder: Folder of the run.
+        config: Configuration of the run.
     """
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
@@ -42,16 +42,16 @@ class WandbLog:
         self._run: Any = None
         self._given_up = False
 
-    def on_step(self, step: Step) -> None:
+    def on_step(self, step: StepEvent) -> None:
         """Log the terms of the loss."""
         self._log(scalars_of_step(step), step.step)
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
-        """Log the accuracy on every task."""
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
+        """Log the accuracy on each task."""
         self._log(scalars_of_evaluation(evaluated), evaluated.step)
 
     def during(self, running: Running) -> Running:
-        """The same run; when it ends, W&B is told how."""
+        """Wrap a run so that the W&B run ends with it."""
         succeeded = False
         try:
             finished = yield from running
@@ -68,7 +68,7 @@ class WandbLog:
         with self._undisturbed():
             if self._run is None:
                 self._run = self._begin()
-            if step >= self._run.step:  # else it is trained again, and W&B has it already
+            if step >= self._run.step:  # else W&B has it already: the run has resumed from before
                 self._run.log(values, step=step)
 
     @contextmanager
@@ -78,7 +78,7 @@ class WandbLog:
         except Exception as error:
             self._given_up = True
             reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-            LOG.warning("Weights & Biases gets no more of %s (%s).", self._folder.name, reason)
+            LOG.warning("logging %s to Weights & Biases stopped (%s).", self._folder.name, reason)
 
     def _begin(self) -> Any:
         self._wandb.setup(self._wandb.Settings(silent=True))
@@ -93,13 +93,13 @@ class WandbLog:
         except self._wandb.Error:
             if mode != "online":
                 raise
-            kept.write_text(_new_id())  # W&B may still try to begin a run by the other name
+            kept.write_text(_new_id())  # W&B may still be starting a run with the other id
             run = self._init(kept.read_text(), "offline")
         if run.offline:
             folder = Path(run.dir).parent
-            LOG.warning("logged offline for Weights & Biases: wandb sync %s uploads it.", folder)
+            LOG.warning("logging offline for Weights & Biases: upload with wandb sync %s", folder)
         elif run.url:
-            LOG.warning("logged for Weights & Biases at %s", run.url)
+            LOG.warning("logging to Weights & Biases at %s", run.url)
         return run
 
     def _init(self, name: str, mode: str) -> Any:
@@ -119,18 +119,18 @@ class WandbLog:
 
 
 def going_on(folder: Path, config: RunConfig) -> WandbLog | None:
-    """The log of a run that W&B has heard of already; None for others, or where it is missing."""
+    """Return the log of a resumed run that has one; None if it has none or W&B is missing."""
     if not (folder / WANDB_ID).exists():
         return None
     try:
         return WandbLog(folder, config)
     except UserError:
-        LOG.warning("%s goes on, but Weights & Biases is not installed to hear of it.", folder)
+        LOG.warning("%s resumes without Weights & Biases, which is not installed.", folder)
         return None
 
 
 def _place(folder: Path) -> Path:
-    """Where the run is while it runs: one that repeats a finished one is not yet in its place."""
+    """Return the folder of a run in progress, which differs if it repeats a finished run."""
     first = folder.with_name(folder.name.removesuffix(REPETITION))
     repetition = first.with_name(first.name + REPETITION)
     return repetition if repetition.is_dir() else first

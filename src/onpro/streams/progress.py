@@ -1,4 +1,4 @@
-"""How far a stream has been learned."""
+"""Progress of training on a stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any
 
 @dataclass
 class Progress:
-    """Where the stream stands; the training loop keeps it, methods read it.
+    """Position in the stream, updated by the training loop and read by methods.
 
-    All of it is on the host, so that reading it needs no host–device sync.
+    It is on the host: reading it needs no host–device sync.
     """
 
     steps: int = 0
@@ -17,17 +17,17 @@ class Progress:
     """Number of the current task, from 0; −1 before the first."""
     task_open: bool = False
     announced: int | None = None
-    """What the stream calls the current task."""
+    """Index of the current task as announced by the stream; None if it announces none."""
     steps_in_task: int = 0
     seen: set[int] = field(default_factory=set)
-    """Classes met so far, those of the current batch included."""
+    """Classes seen so far, those of the current batch included."""
     seen_before_task: set[int] = field(default_factory=set)
-    """Classes met before the current task began."""
+    """Classes seen before the current task."""
     images: int = 0
-    """Images that went through the network in training."""
+    """Number of training images passed through the network."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """Return all fields, in a form that JSON can represent."""
         sets = {name: sorted(value) for name, value in vars(self).items() if type(value) is set}
         return vars(self) | sets
 

@@ -1,21 +1,21 @@
-"""One run: the loop, its device and precision, evaluation, what is logged."""
+"""One run in memory: training loop, device and precision, evaluation, checkpoints."""
 
-from onpro.training.checkpoint import Checkpoints, Saver, Stopped, require_interval
+from onpro.training.checkpoint import Checkpoints, CheckpointWriter, Stopped, require_interval
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
 from onpro.training.evaluation import accuracies, confusion_matrix
 from onpro.training.metrics import Metrics
-from onpro.training.trainer import Evaluated, Keeper, Listener, Step, Trainer
+from onpro.training.trainer import Checkpointer, EvaluationEvent, Listener, StepEvent, Trainer
 
 __all__ = [
+    "CheckpointWriter",
+    "Checkpointer",
     "Checkpoints",
     "Engine",
-    "Evaluated",
-    "Keeper",
+    "EvaluationEvent",
     "Listener",
     "Metrics",
-    "Saver",
-    "Step",
+    "StepEvent",
     "Stopped",
     "Trainer",
     "accuracies",

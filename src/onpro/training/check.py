@@ -1,13 +1,12 @@
 """Check the properties that every method must have.
 
-Each property is a function of a method's class and settings that raises AssertionError if it does
-not hold; `check_method` checks them all on a tiny stream, in seconds.
+Each property is a function of a method's class and settings that raises AssertionError if the
+property does not hold. `check_method` checks all of them on a tiny stream, in seconds.
 """
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -20,7 +19,7 @@ from onpro.methods.base import Context, Terms
 from onpro.methods.registry import AnyMethod
 from onpro.methods.settings import Settings
 from onpro.streams import Batch, ClassIncremental
-from onpro.training.stepper import Stepper
+from onpro.training.stepper import Stepper, equal
 
 CLASSES, TASKS = 4, 2
 Property = Callable[[type[AnyMethod], Settings], None]
@@ -30,8 +29,8 @@ def check_method(cls: type[AnyMethod], settings: Settings | None = None) -> None
     """Raise AssertionError unless the method has every property of `PROPERTIES`.
 
     Args:
-        cls: the method, registered.
-        settings: what to check it with; default: its defaults with a small encoder.
+        cls: A registered method.
+        settings: Settings to check it with; by default the method's, with a small encoder.
     """
     assert hasattr(cls, "about"), f"{cls.__name__} is not registered: put @register(…) above it"
     if settings is None:
@@ -41,7 +40,7 @@ def check_method(cls: type[AnyMethod], settings: Settings | None = None) -> None
 
 
 def a_step_returns_its_terms(cls: type[AnyMethod], settings: Settings) -> None:
-    """The constructor makes what every method has, and `learn` returns numbers by name."""
+    """The constructor makes network and optimizer, and `learn` returns numbers by name."""
     learner = _new(cls, settings)
     for part in ("network", "optimizer"):
         assert hasattr(learner, part), f"the constructor must make self.{part}"
@@ -64,16 +63,16 @@ def a_step_returns_its_terms(cls: type[AnyMethod], settings: Settings) -> None:
 
 
 def equal_seeds_give_equal_runs(cls: type[AnyMethod], settings: Settings) -> None:
-    """Two runs of one seed end in the same state; another seed ends in another."""
+    """Equal seeds lead to equal states, different seeds to different ones."""
     first, second, other = (
         _trained(cls, settings, _batches()[:6], seed=seed).state_dict() for seed in (0, 0, 1)
     )
-    assert _equal(first, second), "two runs of one seed differ"
-    assert not _equal(first, other), "the seed changes nothing"
+    assert equal(first, second), "two runs of one seed differ"
+    assert not equal(first, other), "the seed changes nothing"
 
 
 def its_state_is_complete(cls: type[AnyMethod], settings: Settings) -> None:
-    """Whatever changes while it learns is a tensor, or in a part that can save itself."""
+    """Every attribute that changes in training is saved."""
     try:
         _trained(cls, settings, _batches()).state_dict()
     except TypeError as error:
@@ -81,7 +80,7 @@ def its_state_is_complete(cls: type[AnyMethod], settings: Settings) -> None:
 
 
 def resuming_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
-    """Save in mid-stream, load into a new method, go on: as if nothing had happened."""
+    """A method resumed from a saved state continues as the original does."""
     batches = _batches()
     half = len(batches) // 2
     for cut in (1, half - 1, half, half + 1):
@@ -92,14 +91,14 @@ def resuming_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
         for batch in batches[cut : cut + 3]:
             straight.step(batch)
             resumed.step(batch)
-        assert _equal(straight.state_dict(), resumed.state_dict()), (
-            f"saved after step {cut} and loaded, the method goes on differently: "
+        assert equal(straight.state_dict(), resumed.state_dict()), (
+            f"resumed from its state after step {cut}, the method learns differently: "
             "something that changes is not part of its state"
         )
 
 
 def it_learns(cls: type[AnyMethod], settings: Settings) -> None:
-    """After a tiny stream it is far better than chance, over two seeds."""
+    """Accuracy after a tiny stream, over two seeds, is far above chance."""
     right = total = 0
     for seed in (0, 1):
         stream = _stream(_data(120))
@@ -113,7 +112,7 @@ def it_learns(cls: type[AnyMethod], settings: Settings) -> None:
 
 
 def labels_may_come_in_any_order(cls: type[AnyMethod], settings: Settings) -> None:
-    """Classes numbered out of order and with gaps are learned, and no other is predicted."""
+    """Classes numbered out of order and with gaps are learned."""
     numbers = torch.tensor([7, 2, 5, 0])  # of classes 0, 1 in the first task, 2, 3 in the second
     stream = _stream(_data(120))
     stepper = Stepper(_new(cls, settings, classes=8))
@@ -127,7 +126,7 @@ def labels_may_come_in_any_order(cls: type[AnyMethod], settings: Settings) -> No
 
 
 def batches_of_any_size_work(cls: type[AnyMethod], settings: Settings) -> None:
-    """One image, one class, no image, a large batch: none breaks it."""
+    """Batches with one image, one class, no image or many images work."""
     stepper = Stepper(_new(cls, settings))
     batches = _batches()
     for count in (3, 1, 7, 2):
@@ -146,7 +145,7 @@ def batches_of_any_size_work(cls: type[AnyMethod], settings: Settings) -> None:
 
 
 def predicting_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None:
-    """It learns in train mode, predicts in eval mode, and a prediction has no side effect."""
+    """Prediction uses eval mode, restores train mode, and does not change the state."""
     stepper = _trained(cls, settings, _batches()[:4])
     stepper.finish_task()
     learner, images = stepper.method, _batches()[0].images
@@ -157,11 +156,11 @@ def predicting_changes_nothing(cls: type[AnyMethod], settings: Settings) -> None
     together = learner.predict(images)
     assert torch.equal(one_by_one, together), "a prediction depends on the images beside it"
     assert learner.network.training, "a prediction leaves the network out of train mode"
-    assert _equal(before, stepper.state_dict()), "a prediction changes the method's state"
+    assert equal(before, stepper.state_dict()), "a prediction changes the method's state"
 
 
 def global_randomness_is_left_alone(cls: type[AnyMethod], settings: Settings) -> None:
-    """It neither reads nor changes the global random state."""
+    """The global random state is neither read nor changed."""
     before = torch.random.get_rng_state()
     try:
         states = []
@@ -174,13 +173,13 @@ def global_randomness_is_left_alone(cls: type[AnyMethod], settings: Settings) ->
                 "the global random state was changed"
             )
             states.append(stepper.state_dict())
-        assert _equal(*states), "the global random state was read"
+        assert equal(*states), "the global random state was read"
     finally:
         torch.random.set_rng_state(before)
 
 
 def unannounced_classes_and_boundaries_work(cls: type[AnyMethod], settings: Settings) -> None:
-    """Neither the number of classes nor the end of a task is announced: heads grow."""
+    """Heads grow if neither classes nor task boundaries are announced."""
     stepper = Stepper(_new(cls, settings, classes=None))
     for batch in _batches():
         stepper.step(replace(batch, task=None))
@@ -191,11 +190,11 @@ def unannounced_classes_and_boundaries_work(cls: type[AnyMethod], settings: Sett
     state = copy.deepcopy(stepper.state_dict())
     resumed = Stepper(_new(cls, settings, classes=None))
     resumed.load_state_dict(state)
-    assert _equal(stepper.state_dict(), resumed.state_dict()), "a grown head does not load"
+    assert equal(stepper.state_dict(), resumed.state_dict()), "a grown head does not load"
 
 
 def a_class_can_be_dropped(cls: type[AnyMethod], settings: Settings) -> None:
-    """No image of a forgotten class is left, and learning goes on without it."""
+    """No image of a forgotten class is left, and training continues without it."""
     stepper = Stepper(_new(cls, settings, classes=None))
     batches = [replace(batch, task=None) for batch in _batches()]
     for batch in batches[:-2]:
@@ -269,14 +268,3 @@ def _head(batch: Batch, count: int) -> Batch:
 def _joined(batches: Sequence[Batch]) -> Batch:
     images = torch.cat([batch.images for batch in batches])
     return _batch(images, torch.cat([batch.labels for batch in batches]), batches[0].task)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Whether two states hold the same values, bit for bit."""
-    if isinstance(a, Tensor):
-        return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(_equal(x, y) for x, y in zip(a, b, strict=True))
-    return bool(a == b)

@@ -1,4 +1,4 @@
-"""Checkpoints: the last two states of a run on disk, so that no stream is lost."""
+"""Checkpoints: the last two states of a run on disk."""
 
 import logging
 import os
@@ -15,18 +15,18 @@ from onpro.files import is_leftover
 from onpro.training.statefile import Frozen, freeze, load_state, save_state
 
 CHECKPOINT_EVERY = 30.0
-"""Seconds between two checkpoints, unless somebody wishes otherwise."""
+"""Default number of seconds between two checkpoints."""
 
 KIND = "checkpoint"
 LOG = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """A folder with the newest states of a run: files that name their step.
+    """A folder with the last two states of a run, in files named after their step.
 
-    A new file is safe on the disk before an older one goes, and the one before it stays, so that
-    there is always a good one to go back to, whatever happens to the newest. Other files in the
-    folder are left alone, and links are refused.
+    A new file is safe on the disk before the oldest is removed, so that there is always a file to
+    fall back on if the newest is damaged. Other files in the folder are left alone, and links are
+    refused.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,14 +35,14 @@ class Checkpoints:
         self._before: Path | None = None
 
     def files(self) -> list[Path]:
-        """The checkpoints, newest first; what cannot be read is an error."""
+        """Return the checkpoints, newest first; raise UserError if the folder is unreadable."""
         named = [path for path in self._own() if not is_leftover(path.name)]
         return sorted(named, key=step_of, reverse=True)
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that can be read; None where none was ever saved.
+        """Load the newest state that can be read; return None if there is no checkpoint.
 
-        Says what is lost where that is not the newest file.
+        Logs a warning that names the lost steps if the newest file is damaged.
         """
         complaints: list[str] = []
         files = self.files()
@@ -54,7 +54,7 @@ class Checkpoints:
                 continue
             if complaints:
                 LOG.warning(
-                    "%s; going back to %s: steps %d to %d are trained again.",
+                    "%s; resuming from %s: steps %d to %d are trained again.",
                     "; ".join(complaints),
                     path.name,
                     step_of(path) + 1,
@@ -71,7 +71,7 @@ class Checkpoints:
         return None
 
     def save(self, step: int, state: Frozen) -> None:
-        """Save a state, then remove all checkpoints but it and the one of the step before it."""
+        """Save a state, then remove all checkpoints but it and the previous one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step}.onpro"
         save_state(path, state)
@@ -82,14 +82,14 @@ class Checkpoints:
                 other.unlink()
 
     def remove(self) -> None:
-        """Remove them all."""
+        """Remove all checkpoints."""
         for path in self._own():
             path.unlink()
-        with suppress(OSError):  # it is not there, or holds something else
+        with suppress(OSError):  # it does not exist, or holds other files
             self.folder.rmdir()
 
     def _own(self) -> list[Path]:
-        """Checkpoints and what a kill has left half-written."""
+        """Return the checkpoints and the temporary files of an interrupted save."""
         if self.folder.is_symlink():
             raise UserError(f"{self.folder} is a link: put the folder itself there.")
         try:
@@ -109,34 +109,33 @@ _NAME = re.compile(r"step-(\d+)\.onpro")
 
 
 def step_of(path: Path) -> int:
-    """The step after which a checkpoint was saved.
+    """Return the step after which a checkpoint was saved.
 
     >>> step_of(Path("checkpoint/step-120.onpro"))
     120
     """
-    return int(_NAME.fullmatch(path.name)[1])  # type: ignore[index] # only asked of checkpoints
+    return int(_NAME.fullmatch(path.name)[1])  # type: ignore[index] # only called with checkpoints
 
 
 class Stopped(Exception):  # noqa: N818 # it is no error
-    """A run was asked to stop, and its state is saved."""
+    """A signal has stopped the run, after its state was saved."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"stopped by signal {signal}")
         self.signal = signal
 
 
-class Saver:
-    """Saves a run's state every so many seconds, after each task, and before it stops.
+class CheckpointWriter:
+    """Saves a run's state at fixed intervals, after each task, and before it stops.
 
-    The run waits only while its state is copied; the copy is written while it goes on. A state is
-    on the disk when the next one is kept, when the run stops, and when this is closed. What goes
-    wrong in writing is raised then.
+    `save` copies the state, and a background thread writes the copy. The next `save`, a stop and
+    `close` wait for it, and raise its errors.
 
     Args:
-        checkpoints: where to.
-        every: seconds between two checkpoints; 0: only after each task and before a stop.
-        stop: the number of the signal that asks the run to stop, None as long as nobody does.
-        beside: what to save beside the run's own state.
+        checkpoints: Where to save.
+        every: Seconds between two checkpoints; 0 for checkpoints after each task only.
+        stop: Returns the signal that asks the run to stop, or None.
+        extra_state: Returns what to save in addition to the state of the trainer.
     """
 
     def __init__(
@@ -145,31 +144,31 @@ class Saver:
         every: float,
         *,
         stop: Callable[[], int | None] = lambda: None,
-        beside: Callable[[], dict[str, Any]] = dict,
+        extra_state: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         require_interval(every)
         self._checkpoints = checkpoints
         self._every = every
         self._stop = stop
-        self._beside = beside
+        self._extra_state = extra_state
         self._last = time.monotonic()
-        self._writer = ThreadPoolExecutor(1, "checkpoints")
-        self._writing: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "checkpoints")
+        self._pending: Future[None] | None = None
 
-    def due(self) -> bool:
-        """Whether it is time for a checkpoint; asks only the clock."""
+    def should_save(self) -> bool:
+        """Return whether the interval has passed."""
         return self._every > 0 and time.monotonic() - self._last >= self._every
 
-    def stopping(self) -> bool:
-        """Whether the run was asked to stop."""
+    def should_stop(self) -> bool:
+        """Return whether a signal asks the run to stop."""
         return self._stop() is not None
 
-    def keep(self, state: dict[str, Any]) -> None:
-        """Save the state of a trainer; raises `Stopped` where a stop was asked for."""
-        frozen = freeze({"trainer": state, **self._beside()}, kind=KIND)
+    def save(self, state: dict[str, Any]) -> None:
+        """Save the state of a trainer; raise `Stopped` if a signal asks the run to stop."""
+        frozen = freeze({"trainer": state, **self._extra_state()}, kind=KIND)
         self._wait()
         step = state["stream"]["position"]
-        self._writing = self._writer.submit(self._checkpoints.save, step, frozen)
+        self._pending = self._thread.submit(self._checkpoints.save, step, frozen)
         self._last = time.monotonic()
         signal = self._stop()
         if signal is not None:
@@ -177,20 +176,20 @@ class Saver:
             raise Stopped(signal)
 
     def close(self) -> None:
-        """Wait until what was kept is written."""
+        """Wait until the last state is on the disk."""
         try:
             self._wait()
         finally:
-            self._writer.shutdown()
+            self._thread.shutdown()
 
     def _wait(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
 
 
 def require_interval(seconds: float) -> None:
-    """Refuse a time between checkpoints that is none."""
+    """Raise UserError unless the time between checkpoints is 0 or more."""
     if not seconds >= 0:
         raise UserError(
             f"the time between checkpoints must be 0 seconds or more, not {seconds}; "

@@ -1,4 +1,4 @@
-"""Where a run computes, how precisely, and how repeatably."""
+"""Device, precision and determinism of a run."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ DeviceName = Literal["auto", "cpu", "cuda"]
 
 
 def pick_device(name: DeviceName) -> torch.device:
-    """The device of that name; auto: a GPU where there is one."""
+    """Return the device of that name; "auto" is a GPU if there is one."""
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise UserError("no CUDA device is available here: use --device cpu or auto.")
@@ -24,7 +24,7 @@ def pick_device(name: DeviceName) -> torch.device:
 
 
 def pick_precision(name: Literal["auto"] | Precision, device: torch.device) -> Precision:
-    """The network's precision in training; auto: bf16 on a GPU that has it, else fp32."""
+    """Return the network's precision in training; "auto" is bf16 on GPUs that support it."""
     if name == "tf32" and device.type != "cuda":
         raise UserError("the precision tf32 needs a GPU: use fp32.")
     if name != "auto":
@@ -32,28 +32,28 @@ def pick_precision(name: Literal["auto"] | Precision, device: torch.device) -> P
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
 
 
-WORKSPACE, REPEATABLE = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-"""The variable that fixes how cuBLAS splits a product, and a value NVIDIA names for it."""
+WORKSPACE, DETERMINISTIC = "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+"""The environment variable that makes cuBLAS deterministic, and a value NVIDIA documents."""
 
 
 @contextmanager
-def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
-    """Make a GPU compute the same bits in every run; a CPU does so anyway.
+def deterministic_mode(device: torch.device, enabled: bool = True) -> Iterator[None]:
+    """Use deterministic algorithms on a GPU, for equal results bit for bit; a CPU always does.
 
-    All of torch in this process is told so while it lasts, and is left as it was found. Nothing
-    here reads memory it has not written, so torch need not spend time on filling it.
+    The settings apply to the whole process and are restored on exit. Uninitialised memory is not
+    filled, because this package never reads it.
     """
-    if not wanted or device.type != "cuda":
+    if not enabled or device.type != "cuda":
         yield
         return
     cudnn = torch.backends.cudnn
-    memory: Any = torch.utils.deterministic  # what it has is unknown to its types
+    memory: Any = torch.utils.deterministic  # its attributes are not typed
     before = cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory
     strict = torch.are_deterministic_algorithms_enabled()
     lenient = torch.is_deterministic_algorithms_warn_only_enabled()
     unset = WORKSPACE not in os.environ
     try:
-        os.environ.setdefault(WORKSPACE, REPEATABLE)
+        os.environ.setdefault(WORKSPACE, DETERMINISTIC)
         torch.use_deterministic_algorithms(True)
         cudnn.benchmark, cudnn.deterministic, memory.fill_uninitialized_memory = False, True, False
         _require_workspace(device)
@@ -66,7 +66,7 @@ def repeatable(device: torch.device, wanted: bool = True) -> Iterator[None]:
 
 
 def _require_workspace(device: torch.device) -> None:
-    """Refuse a process whose first product on a GPU was computed without the variable."""
+    """Raise UserError if cuBLAS was initialised in this process without the variable."""
     one = torch.ones(1, 1, device=device)
     try:
         one @ one
@@ -75,5 +75,5 @@ def _require_workspace(device: torch.device) -> None:
             raise
         raise UserError(
             "a deterministic run cannot follow another one in the same process: start it in a "
-            f"process of its own, or set {WORKSPACE}={REPEATABLE} before the first."
+            f"process of its own, or set {WORKSPACE}={DETERMINISTIC} before the first."
         ) from error

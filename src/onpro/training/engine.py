@@ -1,4 +1,4 @@
-"""How a training step is computed: operation by operation, compiled, or as one CUDA graph."""
+"""Engines that compute a training step: eager, compiled, or as one CUDA graph."""
 
 import functools
 import gc
@@ -23,7 +23,7 @@ Step = Callable[[Batch], Terms]
 
 
 def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
-    """The engine of that name; auto: graphs on a GPU, operation by operation elsewhere."""
+    """Return the engine of that name; "auto" is graph on a GPU, eager elsewhere."""
     if name == "auto":
         return "graph" if device.type == "cuda" else "eager"
     if name == "graph" and device.type != "cuda":
@@ -32,8 +32,8 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
 
 
 def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
-    """A step of a method, `learn` or `rehearse`, computed by the engine of that name."""
-    if name == "graph":
+    """Return a step of a method, `learn` or `rehearse`, computed by the given engine."""
+    if name == "graph" and method.is_recordable:
         return GraphEngine(method, step)
     if name == "compile":
         # Forward passes of a step differ in size, and so do steps while the memory fills.
@@ -42,7 +42,7 @@ def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
 
 
 def phase_of(method: AnyMethod) -> Hashable:
-    """What the course of a step depends on: steps of equal phase run the same operations."""
+    """Return the host-side state a step depends on; equal phases run the same operations."""
     progress = method.progress
     return (
         progress.task,
@@ -55,42 +55,42 @@ def phase_of(method: AnyMethod) -> Hashable:
 
 
 class GraphEngine:
-    """Repeats a step as one CUDA graph, as long as the method's phase lasts.
+    """Replays a step as one CUDA graph while the method's phase lasts.
 
-    A step of hundreds of small operations waits for the host, which issues them one by one. A
-    graph is issued at once. The first step of a phase is computed operation by operation, the
-    second is recorded, and from then on the recording is played with other images.
+    A step of hundreds of small kernels is limited by the host, which launches them one by one; a
+    graph is one launch. The first step of a phase is computed eagerly, the second is captured, and
+    from then on the graph is replayed with new images.
 
-    Random numbers are those of the step itself, and so are the results.
+    Random numbers and results equal those of eager steps.
     """
 
     def __init__(self, method: AnyMethod, step: Step) -> None:
         self.method = method
         self._step = step
         self._phase: Hashable = None
-        self._recording: Recording | None = None
+        self._captured: CapturedStep | None = None
 
     def __call__(self, batch: Batch) -> Terms:
         """One training step."""
         phase = phase_of(self.method), batch.images.shape
-        if phase != self._phase or (self._recording is not None and self._recording.outdated()):
+        if phase != self._phase or (self._captured is not None and self._captured.outdated()):
             self._phase = phase
-            self._forget()
+            self._release()
             return self._step(batch)
-        if self._recording is None:
-            self._recording = Recording(self.method, self._step, batch)
-        return self._recording.play(batch)
+        if self._captured is None:
+            self._captured = CapturedStep(self.method, self._step, batch)
+        return self._captured.replay(batch)
 
-    def _forget(self) -> None:
-        """Free the memory of a recording that is no longer played: a step takes as much again."""
-        if self._recording is not None:
+    def _release(self) -> None:
+        """Free the memory of an outdated graph, as much as that of an eager step."""
+        if self._captured is not None:
             torch.cuda.current_stream().synchronize()
-            self._recording = None
+            self._captured = None
             torch.cuda.empty_cache()
 
 
-class Recording:
-    """A step of a method as a CUDA graph."""
+class CapturedStep:
+    """A step of a method, captured as a CUDA graph."""
 
     def __init__(self, method: AnyMethod, step: Step, batch: Batch) -> None:
         self.batch = replace(batch, images=batch.images.clone(), labels=batch.labels.clone())
@@ -102,7 +102,7 @@ class Recording:
             with (
                 counting_images() as counter,
                 _capturable(method.optimizer),
-                recorded_in(self.graph),
+                capture(self.graph),
             ):
                 terms = step(self.batch)
                 self.names = list(terms)
@@ -110,15 +110,15 @@ class Recording:
                 self.values = torch.stack(values) if values else None
                 _write_back(self._state)
         except RuntimeError as error:
-            raise explained(error, method.about.name) from None
+            raise capture_error(error, method.about.name) from None
         self.images = counter.images
 
     def outdated(self) -> bool:
-        """Whether other tensors have taken the place of those the graph reads."""
+        """Return whether tensors that the graph reads have been replaced by others."""
         return any(place.current is not place.tensor for place in self._state)
 
-    def play(self, batch: Batch) -> Terms:
-        """The step, with another batch of the same size."""
+    def replay(self, batch: Batch) -> Terms:
+        """Compute the step on another batch of the same size."""
         self.batch.images.copy_(batch.images)
         self.batch.labels.copy_(batch.labels)
         self.graph.replay()
@@ -128,32 +128,33 @@ class Recording:
         return dict(zip(self.names, self.values.clone().unbind(), strict=True))
 
 
-def explained(error: RuntimeError, method: str) -> Exception:
-    """What to raise for an error in a recording: a sentence, if it is the recording that failed.
+def capture_error(error: RuntimeError, method: str) -> Exception:
+    """Return the exception to raise for an error during capture.
 
-    The end of a recording in which anything has failed may raise as well; the first error counts.
+    It is a UserError if the step cannot be captured, otherwise the first error: the end of a failed
+    capture raises another one.
     """
     first: BaseException = error
     while first.__context__ is not None:
         first = first.__context__
     if isinstance(first, RuntimeError) and "captur" in str(first):
         return UserError(
-            f"a step of {method} cannot be recorded as a CUDA graph "
+            f"a step of {method} cannot be captured as a CUDA graph "
             f"({str(first).splitlines()[0]}): use --engine eager."
         )
     return first if isinstance(first, Exception) else error
 
 
 @contextmanager
-def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
-    """Record what is computed inside; it is not computed yet.
+def capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Capture the operations inside, without running them.
 
-    Python's garbage collector pauses meanwhile: to free another graph would spoil this one. The
-    current stream then waits for the recorder's, where a replay's seeds and the like are prepared.
+    Garbage collection is off meanwhile, because freeing another graph invalidates the capture. The
+    current stream then waits for the capture stream, on which seeds of replays are prepared.
     """
     collects = gc.isenabled()
     gc.disable()
-    stream = recorder()
+    stream = capture_stream()
     try:
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             yield
@@ -163,11 +164,11 @@ def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     torch.cuda.current_stream().wait_stream(stream)
 
 
-def recorder() -> torch.cuda.Stream:
-    """The stream to record on: the run's own, unless it is the default one, which cannot.
+def capture_stream() -> torch.cuda.Stream:
+    """Return the stream to capture on: the current one, or another if it is the default stream.
 
-    Matrix products keep their scratch memory by stream. Recordings made on one stream would share
-    it, and destroy each other's sums when they are played at the same time.
+    cuBLAS has one workspace per stream. Graphs captured on one stream share it, and would corrupt
+    each other's results when replayed at the same time.
     """
     stream = torch.cuda.current_stream()
     if stream == torch.cuda.default_stream():
@@ -182,7 +183,7 @@ def _beside_default(device: torch.device) -> torch.cuda.Stream:
 
 @contextmanager
 def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Tell Adam that its step may be recorded: a fused one counts steps on the device."""
+    """Allow Adam's step to be captured: the fused one counts steps on the device."""
     groups = [group for group in optimizer.param_groups if "capturable" in group]
     for group in groups:
         group["capturable"] = True
@@ -194,7 +195,7 @@ def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 
 
 class _Place(NamedTuple):
-    """Where a tensor of the state is held, and which tensor it was before a step."""
+    """The place of a tensor of the state, and the tensor in it before a step."""
 
     holder: Any
     """A dictionary, or an object with attributes."""
@@ -203,7 +204,7 @@ class _Place(NamedTuple):
 
     @property
     def current(self) -> Tensor:
-        """The tensor that is there now."""
+        """The tensor in this place now."""
         if isinstance(self.holder, dict):
             tensor: Tensor = self.holder[self.name]
         else:
@@ -211,7 +212,7 @@ class _Place(NamedTuple):
         return tensor
 
     def restore(self) -> None:
-        """Copy the tensor that is there now into the one that was, and put that back."""
+        """Copy the current tensor into the original one, and put that back in its place."""
         self.tensor.copy_(self.current)
         if isinstance(self.holder, dict):
             self.holder[self.name] = self.tensor
@@ -220,7 +221,7 @@ class _Place(NamedTuple):
 
 
 def _tensors(part: object) -> Iterator[_Place]:
-    """The tensors among the attributes of a method and of its parts."""
+    """Yield the tensors among the attributes of a method and of its parts."""
     for name, value in vars(part).items():
         if isinstance(value, Tensor):
             yield _Place(part, name, value)
@@ -235,9 +236,9 @@ def _tensors(part: object) -> Iterator[_Place]:
 
 
 def _write_back(state: list[_Place]) -> None:
-    """Where a step has put a new tensor in the place of an old one, write it into the old one.
+    """Copy tensors that a step has replaced into the original ones.
 
-    A graph reads and writes the same places each time it is replayed.
+    A graph reads and writes the same memory each time it is replayed.
     """
     for place in state:
         if place.current is not place.tensor:

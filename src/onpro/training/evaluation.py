@@ -1,4 +1,4 @@
-"""How well a method predicts, as a confusion matrix that answers every question."""
+"""Evaluate a method: confusion matrix and accuracies."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,11 +9,11 @@ from onpro.data.imageset import Split
 from onpro.methods.registry import AnyMethod
 
 TEST_BATCH = 1000
-"""Test images predicted at a time."""
+"""Number of test images predicted at a time."""
 
 
 def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -> Tensor:
-    """Counts (classes, classes): row the true class, column the predicted one, on the CPU."""
+    """Return the counts (classes, classes) by true (row) and predicted class, on the CPU."""
     cells = torch.zeros(classes * classes, dtype=torch.int64, device=method.context.device)
     for split in splits:
         for images, labels in zip(
@@ -25,7 +25,7 @@ def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -
 
 
 def accuracies(confusion: Tensor, task_classes: Sequence[Sequence[int]]) -> list[float]:
-    """Percent of each task's images whose class is predicted, among all classes."""
+    """Return the accuracy in percent on each task, predictions made among all classes."""
     right, images = confusion.diagonal().tolist(), confusion.sum(dim=1).tolist()
     return [
         100.0 * sum(right[label] for label in task) / sum(images[label] for label in task)

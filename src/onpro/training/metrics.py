@@ -1,4 +1,4 @@
-"""What a matrix of accuracies says about a run."""
+"""Metrics of a run, computed from its matrix of accuracies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Metrics:
 
     @classmethod
     def of(cls, accuracy: Sequence[Sequence[float | None]]) -> "Metrics":
-        """Metrics of a T×T matrix; what was not evaluated (None, the end of a short row) counts 0.
+        """Compute the metrics of a T×T matrix; missing values (None, short rows) count 0.
 
         Args:
-            accuracy: as in `result.json`, or as `Trainer.accuracy` has it at the end of the stream.
+            accuracy: As in `result.json`, or `Trainer.accuracy` at the end of the stream.
         """
         tasks = len(accuracy)
         if not tasks or not all(i < len(row) <= tasks for i, row in enumerate(accuracy)):

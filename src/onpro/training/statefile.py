@@ -1,9 +1,9 @@
-"""States on disk: one file, checked to the last byte, nothing in it is ever executed.
+"""Save states in files with a checksum that are loaded without executing anything.
 
 A file is a line that names the format, a line with the SHA-256 of everything after it, and a
 safetensors payload. The payload's header holds the state's structure as JSON, in which every
-tensor is replaced by its name and, where it is not laid out row by row, its strides: a fused
-optimizer walks its averages and the weights side by side, so their layouts must stay equal.
+tensor is replaced by its name and, unless it is contiguous, its strides: a fused optimizer needs
+averages and weights of the same memory layout.
 """
 
 import hashlib
@@ -21,24 +21,24 @@ from onpro.files import NEW_FILE, read_plain, replacing
 
 FORMAT = b"onpro state 1\n"
 
-DEEPEST = 100
-"""Levels of a state."""
+MAX_DEPTH = 100
+"""Largest number of nested levels of a state."""
 
 
 class Frozen(NamedTuple):
-    """A state as it was at one moment: it shares no memory with what goes on changing."""
+    """A copy of a state, ready to be written, that shares no memory with the original."""
 
     tensors: dict[str, Tensor]
     header: dict[str, str]
 
 
 def freeze(state: dict[str, Any], *, kind: str) -> Frozen:
-    """A copy of a state, ready to be written.
+    """Return a copy of a state, ready to be written.
 
     Args:
-        state: nested dicts with string or integer keys, lists, tuples, tensors, numbers, strings,
+        state: Nested dicts with string or integer keys, lists, tuples, tensors, numbers, strings,
             booleans, None.
-        kind: what the file holds, asked for again when it is loaded.
+        kind: What the file holds; `load_state` must be given the same.
     """
     tensors: dict[str, Tensor] = {}
     structure = _describe(state, tensors)
@@ -47,14 +47,14 @@ def freeze(state: dict[str, Any], *, kind: str) -> Frozen:
 
 
 def save_state(path: Path, state: Frozen, *, mode: int = NEW_FILE) -> None:
-    """Write a state so that the file is there completely or not at all, even after a crash.
+    """Write a state atomically.
 
-    An older file of that name is replaced only once the new one is safe on the disk.
+    An existing file is replaced once the new one is safe on the disk.
 
     Args:
-        path: the file.
-        state: what to write.
-        mode: of a file that does not exist yet, before the umask.
+        path: The file.
+        state: What to write.
+        mode: Permissions of a new file, before the umask.
     """
     from safetensors.torch import save
 
@@ -65,7 +65,7 @@ def save_state(path: Path, state: Frozen, *, mode: int = NEW_FILE) -> None:
 
 
 def load_state(path: Path, *, kind: str) -> dict[str, Any]:
-    """Read a state back, its tensors on the CPU; a sentence where the file is not as it was."""
+    """Load a state, its tensors on the CPU; raise UserError if the file is damaged."""
     try:
         content = read_plain(path)
     except FileNotFoundError as error:
@@ -90,9 +90,9 @@ def load_state(path: Path, *, kind: str) -> dict[str, Any]:
 
 
 def _header(payload: bytes) -> tuple[str, Any]:
-    """What a safetensors payload is said to be, and the structure of the state in it.
+    """Return the kind and the structure of the state in a safetensors payload.
 
-    Its size comes first, then JSON of that size.
+    The payload starts with the size of its header, then the header as JSON.
     """
     size = int.from_bytes(payload[:8], "little")
     header = json.loads(payload[8 : 8 + size])
@@ -123,9 +123,9 @@ def _state(structure: Any, payload: bytes) -> dict[str, Any]:
 
 
 def _describe(value: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
-    """The value with each tensor replaced by a name, as JSON can hold it."""
-    if level > DEEPEST:
-        raise ValueError(f"a state can be {DEEPEST} levels deep, not more")
+    """Return the value for JSON; each tensor is added to `tensors` and replaced by its name."""
+    if level > MAX_DEPTH:
+        raise ValueError(f"a state can be {MAX_DEPTH} levels deep, not more")
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value
@@ -141,8 +141,8 @@ def _describe(value: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
 
 
 def _rebuild(described: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
-    """What was described; takes the tensors it uses out of `tensors`."""
-    if level > DEEPEST:
+    """Return the value that was described; remove its tensors from `tensors`."""
+    if level > MAX_DEPTH:
         raise ValueError("its structure is too deep")
     if described is None or isinstance(described, (bool, int, str)):
         return described
@@ -167,19 +167,19 @@ def _rebuild(described: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
 
 
 def _plain_copy(tensor: Tensor) -> Tensor:
-    """On the CPU, row by row, sharing its memory with no other tensor of the state."""
+    """Return a contiguous copy on the CPU."""
     return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
 def _strides(tensor: Tensor) -> list[int] | None:
-    """How a copy of the tensor lies in memory; None: row by row."""
+    """Return the strides of a copy of the tensor; None if it is contiguous."""
     strides = torch.empty_like(tensor, device="meta").stride()
     plain = torch.empty(tensor.shape, device="meta").stride()
     return None if strides == plain else list(strides)
 
 
 def _laid_out(described: list[Any], tensors: dict[str, Tensor]) -> Tensor:
-    """A copy that lies as the saved tensor did, in memory of its own and so aligned as it was."""
+    """Return a copy with the strides of the saved tensor, in aligned memory of its own."""
     if len(described) != 2 or not isinstance(described[0], str) or described[0] not in tensors:
         raise ValueError("its structure names a tensor that is not there")
     name, strides = described
@@ -192,7 +192,7 @@ def _laid_out(described: list[Any], tensors: dict[str, Tensor]) -> Tensor:
 
 
 def _fill_the_memory(strides: Any, shape: torch.Size) -> bool:
-    """Whether a tensor laid out so has each of its elements, and nothing else, in one piece."""
+    """Return whether a tensor of these strides covers its memory without gaps or overlap."""
     if not isinstance(strides, list) or len(strides) != len(shape):
         return False
     if not all(type(stride) is int and 0 <= stride < 2**63 for stride in strides):

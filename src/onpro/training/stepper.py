@@ -1,10 +1,17 @@
-"""Feed batches to a method: boundaries, growth, precision, and the engine that computes steps."""
+"""Train a method batch by batch: task boundaries, growth, precision, and the engine."""
 
+import copy
+import inspect
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from onpro.methods.base import Method, Stateful, Terms
 from onpro.nn import convolutions
@@ -12,19 +19,16 @@ from onpro.nn.counter import counting_images
 from onpro.streams import Batch
 from onpro.training.engine import Engine, build_engine
 
-PLAIN = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, type(None))
-"""Types of attributes that are not saved with a method, and so must not change."""
-
 
 class Stepper:
     """Trains a method batch by batch.
 
-    A new task begins where the stream says so or, where it says nothing, with the arrival of a
-    class never seen before.
+    A new task begins when the stream announces one; if the stream announces none, when a class
+    appears for the first time.
 
     Args:
-        method: what learns; the stepper keeps its `progress` and its `scaler`.
-        engine: how its steps are computed.
+        method: The method to train; the stepper updates its `progress` and sets its `scaler`.
+        engine: How training steps are computed.
     """
 
     def __init__(self, method: Method[Any], engine: Engine = "eager") -> None:
@@ -33,16 +37,16 @@ class Stepper:
         method.scaler = torch.amp.GradScaler(
             context.device.type, enabled=context.autocast is torch.float16
         )
-        self._constants = _constants(method)
+        self._initial = _snapshots(method)
         self.use(engine)
 
     def use(self, engine: Engine) -> None:
-        """Compute further steps with an engine, which starts anew."""
+        """Compute further steps with the given engine, without anything captured before."""
         self.engine = engine
         self._learn = build_engine(engine, self.method, self.method.learn)
 
     def step(self, batch: Batch) -> Terms:
-        """Learn from one batch; return the terms of its loss as detached tensors."""
+        """Train on one batch and return the terms of the loss as detached tensors."""
         if not len(batch):
             return {}
         if min(batch.classes, default=-1) < 0:
@@ -57,7 +61,7 @@ class Stepper:
         return {name: term.detach() for name, term in terms.items()}
 
     def _meet(self, batch: Batch) -> None:
-        """Begin a task where one begins, and make room for new classes."""
+        """Start a task if the batch is the first of one, and make room for new classes."""
         method, progress = self.method, self.method.progress
         unseen = set(batch.classes) - progress.seen
         announced = bool(unseen) if batch.task is None else batch.task != progress.announced
@@ -76,7 +80,7 @@ class Stepper:
             method.start_task()
 
     def finish_task(self) -> None:
-        """Close the current task, once; the training loop calls this where boundaries are known."""
+        """End the current task, if one is open; the next batch starts another."""
         progress = self.method.progress
         if progress.task_open:
             progress.task_open = False
@@ -85,81 +89,132 @@ class Stepper:
                 self._rehearse()
 
     def settle(self) -> None:
-        """Bring predictions up to date with everything stored.
+        """Rehearse if predictions do not reflect everything stored yet.
 
-        The random generators stay as they were, so that what is learned does not depend on how
-        often somebody asks.
+        The random generators and the loss scale are restored afterwards, so that later training
+        does not depend on how often this is called.
         """
         method = self.method
-        if not method.is_current:
-            random = method.random.state_dict()
+        if method.is_current:
+            return
+        random, scaler = method.random.state_dict(), method.scaler.state_dict()
+        try:
             with self._training(), torch.enable_grad():
                 self._rehearse()
+        finally:
             method.random.load_state_dict(random)
+            method.scaler.load_state_dict(scaler)
+            self.use(self.engine)  # a captured step uses the previous generators and network
 
     def _rehearse(self) -> None:
-        rehearse = build_engine(self.engine, self.method, self.method.rehearse)
+        rehearse = None
         for stored in self.method.rehearsal():
+            if rehearse is None:  # the rehearsal may begin with a new network
+                rehearse = build_engine(self.engine, self.method, self.method.rehearse)
             with self._autocasting():
                 rehearse(stored)
 
     def forget(self, label: int) -> None:
-        """Drop a class between two steps; the stream starts anew if nothing is left to replay."""
+        """Drop a class between two steps; if nothing is left to replay, restart task counting."""
         self.method.forget(label)
         if not self.method.has_past:
             self.method.progress.task, self.method.progress.task_open = -1, False
 
     @contextmanager
     def _training(self) -> Iterator[None]:
-        """Round float32 convolutions as the precision says, backward passes included."""
-        method = self.method
-        precision = method.context.precision
-        with (
-            convolutions("tf32" if precision == "tf32" else "ieee"),
-            counting_images() as counter,
-        ):
+        """Set the precision of float32 convolutions, and count images."""
+        tf32 = self.method.context.precision == "tf32"
+        with convolutions("tf32" if tf32 else "ieee"), counting_images() as counter:
             try:
                 yield
             finally:
-                method.progress.images += counter.images
+                self.method.progress.images += counter.images
 
     def _autocasting(self) -> torch.autocast:
-        """Around all forward passes of a step: they share the weights rounded for autocast."""
+        """Let all forward passes of a step share autocast's cache of half-precision weights.
+
+        The outermost context clears the cache on exit; forward passes enable autocast themselves.
+        """
         return torch.autocast(self.method.context.device.type, enabled=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the method.
+        """Return the state of the method.
 
         Raises:
-            TypeError: if an attribute of the method has changed that is not part of its state.
+            TypeError: If an attribute of the method has changed that the state would not restore.
         """
-        for name, value in _constants(self.method).items():
-            if name not in self._constants or self._constants[name] != value:
-                raise TypeError(
-                    f"self.{name} of {type(self.method).__name__} changes while it learns, but is "
-                    "not saved: keep it in a tensor, or in an object with a state_dict"
-                )
-        return self.method.state_dict()
+        state = self.method.state_dict()
+        attributes, now = vars(self.method), _snapshots(self.method)
+        for name in sorted(self._initial.keys() | now.keys()):
+            if equal(self._initial.get(name, MISSING), now.get(name, MISSING)):
+                continue
+            if name in state and not _saved(attributes.get(name)):  # by a state_dict of its own
+                continue
+            raise TypeError(
+                f"self.{name} of {type(self.method).__name__} changes while it learns, but is not "
+                "saved: make it a tensor, or an object with a state_dict, in the constructor"
+            )
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state of the method."""
         self.method.load_state_dict(state)
-        self.use(self.engine)  # a recording reads the tensors that were there before
+        self.use(self.engine)  # a captured step uses the previous tensors
 
 
-def _constants(method: Method[Any]) -> dict[str, Any]:
-    """Copies of all attributes that are not saved with the method, and so must not change."""
+SAVED, MISSING = object(), object()
+"""Stand for an attribute that is saved with a method, and for one that does not exist."""
+
+
+def _snapshots(method: Method[Any]) -> dict[str, Any]:
+    """Return copies of all attributes that must not change, because they are not saved.
+
+    What a `cached_property` has stored is left out: a new method computes it again.
+    """
     return {
-        name: _copied(value)
+        name: SAVED if _saved(value) else _snapshot(value)
         for name, value in vars(method).items()
-        if isinstance(value, PLAIN) and not isinstance(value, Stateful)
+        if not isinstance(inspect.getattr_static(type(method), name, None), cached_property)
     }
 
 
-def _copied(value: Any) -> Any:
-    """A plain value to compare with later; whatever else a container holds is told by identity."""
+def _saved(value: object) -> bool:
+    return isinstance(value, (Tensor, Stateful))
+
+
+def _snapshot(value: Any) -> Any:
+    """Return a copy of plain data, containers, arrays and dataclasses; other objects as they are.
+
+    So a change inside another object, or inside a part with a `state_dict` that a container holds,
+    goes unnoticed; `check_method` finds it if it matters to training.
+    """
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return type(value) if not value else [_copied(item) for item in value]
-    return value if isinstance(value, PLAIN) else id(value)
+        return {key: _snapshot(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, deque)):
+        return [_snapshot(item) for item in value]
+    if isinstance(value, (set, frozenset, bytearray)):
+        return copy.copy(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, Tensor) and not isinstance(value, torch.nn.Parameter):
+        return value.detach().clone()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _snapshot(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Return whether two states, nested containers of tensors and plain values, are equal."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Tensor):
+        return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return bool(a == b)

@@ -1,4 +1,4 @@
-"""The training loop: batches of the stream go to the method, which is evaluated after each task."""
+"""The training loop: train a method on a stream and evaluate it after each task."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
-from onpro.training.device import repeatable
+from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
 from onpro.training.evaluation import accuracies, confusion_matrix
 from onpro.training.stepper import Stepper
@@ -22,8 +22,8 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Step:
-    """A training step that is logged."""
+class StepEvent:
+    """A logged training step."""
 
     step: int
     """Number of steps taken, this one included."""
@@ -31,59 +31,61 @@ class Step:
     terms: dict[str, float]
     """The terms of the loss."""
     images_seen: int
-    """Images through the network in training so far."""
+    """Number of training images passed through the network so far."""
     train_seconds: float
     elapsed_seconds: float
-    """Training time with the turns of runs side by side, evaluation and checkpoints aside."""
+    """Wall-clock time of training, other runs side by side included; without evaluation and
+    checkpoints."""
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What the evaluation after a task found."""
+class EvaluationEvent:
+    """The evaluation after a task."""
 
     step: int
     task: int
     accuracy: list[float]
-    """Percent on each task seen so far."""
+    """Accuracy in percent on each task seen so far."""
     train_seconds: float
     eval_seconds: float
     elapsed_seconds: float
-    """As of a step."""
+    """See `StepEvent`."""
 
 
 class Listener(Protocol):
-    """Anything that wants to know how a run goes: a log, a progress bar."""
+    """Receives the events of a run, such as a log or a progress bar."""
 
-    def on_step(self, step: Step) -> None:
-        """A logged training step has been taken."""
+    def on_step(self, step: StepEvent) -> None:
+        """Handle a logged training step."""
 
-    def on_evaluation(self, evaluated: Evaluated) -> None:
-        """A task is over and all tasks so far have been evaluated."""
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
+        """Handle the evaluation of all tasks so far, after each task."""
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Saves the state of a run, so that it can be resumed after an interruption."""
 
-    def due(self) -> bool:
-        """Whether it wants the state; asked after every step, so that it must not ask a device."""
+    def should_save(self) -> bool:
+        """Return whether to save the state now; called after every step, without device sync."""
 
-    def stopping(self) -> bool:
-        """Whether the run is to end here, which `keep` does; asked after every step too."""
+    def should_stop(self) -> bool:
+        """Return whether to save the state now and end the run; called after every step."""
 
-    def keep(self, state: dict[str, Any]) -> None:
-        """Save a state whose loss and weights are finite; may raise to end the run here."""
+    def save(self, state: dict[str, Any]) -> None:
+        """Save a state whose loss and weights are finite; raise an exception to end the run."""
 
 
 class Trainer:
-    """A method, a stream, and what has been measured so far.
+    """Trains a method on a stream and evaluates it after each task.
 
     Attributes:
-        train_seconds: time it took to train the run. Runs side by side divide the time they take
-            together: on a CPU each has its own turns, on a GPU, which works for all of them at
-            once, each has an equal part.
-        elapsed_seconds: the same with the turns of other runs.
-        shared_by: the largest number of runs that trained side by side in this process, with this
-            one; 1 for a run alone.
+        accuracy: Accuracy in percent on each task, one row per evaluation.
+        confusion: Confusion matrix of the last evaluation.
+        train_seconds: Training time of this run. Runs side by side share their total: on a CPU
+            each counts its own steps, on a GPU, which computes for all at once, an equal part.
+        elapsed_seconds: Training time including the steps of runs side by side.
+        shared_by: Largest number of runs that trained side by side in this process, this one
+            included; 1 for a run alone.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Trainer:
         self.method = method
         self.stream = stream
         self.listeners = listeners
-        self.keeper: Keeper | None = None
+        self.checkpointer: Checkpointer | None = None
         self.log_every = log_every
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
@@ -112,22 +114,22 @@ class Trainer:
         self.shared_by = 1
 
     def run(self) -> None:
-        """Train through the rest of the stream."""
-        with repeatable(self.method.context.device, self.deterministic):
+        """Train on the rest of the stream."""
+        with deterministic_mode(self.method.context.device, self.deterministic):
             for _ in self.steps():
                 pass
 
     def steps(self) -> Generator[None, int | None, None]:
-        """Train through the rest of the stream, handing over after each step.
+        """Train on the rest of the stream, yielding after each step.
 
-        Whoever trains several runs side by side may send how many there are. The time until the
-        next step is asked for is theirs and not counted.
+        A caller that trains several runs side by side may send their number. The time spent outside
+        the generator is not counted.
 
-        A loss or weight that is not finite ends the run; it is looked for only where the device is
-        waited for anyway: at logged steps, before a state is kept, and before an evaluation.
+        A loss or weight that is not finite ends the run. It is checked only where a host–device
+        sync happens anyway: at logged steps, before a checkpoint and before an evaluation.
         """
-        if self._task_over():  # saved after a task's last step, before its evaluation
-            self._close_task()
+        if self._task_over():  # resumed between a task's last step and its evaluation
+            self._finish_task()
         clock = time.perf_counter()
         away, runs = 0.0, 1
         for batch in self.stream:
@@ -135,41 +137,43 @@ class Trainer:
             position = self.stream.position
             task_over = self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
-            due = self._due(task_over)
-            if logged or due:
-                values = _read(terms)  # waits for the device
+            saving = self._should_save(task_over)
+            if logged or saving:
+                values = _read(terms)  # host–device sync
                 elapsed = time.perf_counter() - clock
                 self.elapsed_seconds += elapsed
                 self.train_seconds += elapsed / runs if self._on_gpu else elapsed - away
                 away = 0.0
                 if logged:
-                    self._tell_step(values)
+                    self._report_step(values)
                 self._require_finite_loss(values)
-                if due:
+                if saving:
                     self._require_finite_weights()
-                    self._keep()
+                    self._save()
                 clock = time.perf_counter()
             if task_over:
-                self._close_task()
+                self._finish_task()
                 clock = time.perf_counter()
             paused = time.perf_counter()
             runs = (yield) or 1
             self.shared_by = max(self.shared_by, runs)
             away += time.perf_counter() - paused
 
-    def _due(self, task_over: bool) -> bool:
-        """Whether the state is kept after this step; that of a task's end is kept anyway."""
-        if self.keeper is None:
+    def _should_save(self, task_over: bool) -> bool:
+        """Return whether to save the state after this step; after a task it is saved anyway."""
+        if self.checkpointer is None:
             return False
-        return self.keeper.stopping() or (self.keeper.due() and not task_over)
+        return self.checkpointer.should_stop() or (
+            self.checkpointer.should_save() and not task_over
+        )
 
     def _task_over(self) -> bool:
-        """Whether the task that is to be evaluated next has had its last step."""
+        """Return whether all steps of the task to be evaluated next are done."""
         evaluated = len(self.accuracy)
         end = sum(self.stream.steps_per_task[: evaluated + 1])
         return evaluated < self.stream.num_tasks and self.stream.position == end
 
-    def _close_task(self) -> None:
+    def _finish_task(self) -> None:
         clock = time.perf_counter()
         self.stepper.finish_task()
         self._wait()
@@ -178,7 +182,7 @@ class Trainer:
         self.train_seconds += elapsed
         self._require_finite_weights()
         self._evaluate()
-        self._keep()
+        self._save()
 
     def _evaluate(self) -> None:
         clock = time.perf_counter()
@@ -189,7 +193,7 @@ class Trainer:
         row = accuracies(self.confusion, [self.stream.task_classes[task] for task in seen])
         self.eval_seconds += time.perf_counter() - clock
         self.accuracy.append(row)
-        evaluated = Evaluated(
+        event = EvaluationEvent(
             self.stream.position,
             len(row) - 1,
             row,
@@ -198,13 +202,13 @@ class Trainer:
             self.elapsed_seconds,
         )
         for listener in self.listeners:
-            listener.on_evaluation(evaluated)
+            listener.on_evaluation(event)
         self._warn_of_short_tasks()
 
     def _warn_of_short_tasks(self) -> None:
-        """Say of the first task that was over before any of its images were recognised.
+        """Warn once, if a task ends before any of its images are recognised.
 
-        Only where that is the method's nature: else it has other reasons than a short stream.
+        Only for methods that learn new classes by replay alone; others have another reason.
         """
         unknown = [task for task, row in enumerate(self.accuracy) if task and row[task] == 0]
         if unknown == [len(self.accuracy) - 1] and self.method.learns_new_by_replay_only:
@@ -218,8 +222,8 @@ class Trainer:
                 steps,
             )
 
-    def _tell_step(self, terms: dict[str, float]) -> None:
-        step = Step(
+    def _report_step(self, terms: dict[str, float]) -> None:
+        event = StepEvent(
             self.stream.position,
             len(self.accuracy),
             terms,
@@ -228,11 +232,11 @@ class Trainer:
             self.elapsed_seconds,
         )
         for listener in self.listeners:
-            listener.on_step(step)
+            listener.on_step(event)
 
-    def _keep(self) -> None:
-        if self.keeper is not None:
-            self.keeper.keep(self.state_dict())
+    def _save(self) -> None:
+        if self.checkpointer is not None:
+            self.checkpointer.save(self.state_dict())
 
     def _require_finite_loss(self, terms: dict[str, float]) -> None:
         bad = ", ".join(f"{name} is {v}" for name, v in terms.items() if not math.isfinite(v))
@@ -249,7 +253,7 @@ class Trainer:
             raise self._diverged("weights of the network are not finite")
 
     def _diverged(self, what: str) -> UserError:
-        """The error for a run that computes nothing of use any more."""
+        """Return the error for a run whose loss or weights are not finite."""
         coarse = " or the precision fp32" if self.method.context.autocast else ""
         return UserError(
             f"the training has diverged at step {self.stream.position}, in task "
@@ -266,7 +270,7 @@ class Trainer:
             torch.cuda.current_stream(self.method.context.device).synchronize()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on from here."""
+        """Return everything needed to resume the run."""
         return {
             "method": self.stepper.state_dict(),
             "stream": self.stream.state_dict(),
@@ -279,7 +283,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
+        """Restore a saved state."""
         self.stepper.load_state_dict(state["method"])
         self.stream.load_state_dict(state["stream"])
         self.accuracy = [list(row) for row in state["accuracy"]]

@@ -21,7 +21,7 @@ from onpro.runs.files import Held
 from onpro.runs.runner import End, Interrupted, last, load_images, prepare, running
 from onpro.runs.threads import THREADS, cpu_threads, threads_of
 from onpro.training import pick_device
-from onpro.training.device import repeatable
+from onpro.training.device import deterministic_mode
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome
     with (
         listening() as said,
         stop_requests() as stop,
-        repeatable(pick_device(config.device), config.deterministic),
+        deterministic_mode(pick_device(config.device), config.deterministic),
         cpu_threads(threads or threads_of(out / config.folder) or THREADS),
     ):
         outcome = last(attempt(config, out, stop=stop))

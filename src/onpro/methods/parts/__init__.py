@@ -1,1 +1,1 @@
-"""What several methods share: networks, teachers, contrasts, gradients."""
+"""Parts of methods: prototypical feedback, the contrast of rotated images, nearest means."""

@@ -2,7 +2,8 @@
 
 The distances between the prototypes of the last replay batch say which pairs of classes are
 confused. Part of the next replay batch is mixed from such pairs, the rest is sampled uniformly.
-Everything runs on the device, without host–device sync and without loops over pairs or classes.
+Everything runs on the device without loops over pairs or classes, and without host–device sync
+unless rounding is plain.
 """
 
 from collections.abc import Callable
