@@ -18,8 +18,16 @@ ER = RunConfig(
 )
 """Six steps in three tasks."""
 
-CHANGING = {"train_seconds", "eval_seconds", "elapsed_seconds", "shared_by", "checksum"}
-"""What differs between two runs of one configuration: times, and the checksum of a result."""
+CHANGING = {
+    "train_seconds",
+    "eval_seconds",
+    "elapsed_seconds",
+    "shared_by",
+    "started",
+    "command",
+    "checksum",
+}
+"""What differs between two runs of one configuration: times, commands, checksums of results."""
 
 
 def lasting(values: Mapping[str, Any]) -> dict[str, Any]:

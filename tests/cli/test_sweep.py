@@ -96,7 +96,7 @@ def test_methods_are_compared(onpro: Command, tmp_path: Path) -> None:
     assert answer.status == 0, answer.err
     rows = [line.split() for line in answer.out.splitlines() if line.count("learning_rate") == 2]
     assert len(rows) == 2 * 2, "two memories, accuracy and forgetting"
-    assert {row[4] for row in rows} == {"3"}
+    assert {" ".join(row[4:7]) for row in rows} == {"paired 3 pairs"}
     assert (
         "learning_rate"
         not in onpro(

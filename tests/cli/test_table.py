@@ -101,7 +101,7 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
     assert first.out.startswith("tiny, M = 20, accuracy\n")
     (row,) = [line.split() for line in first.out.splitlines() if line.startswith("ER")]
     assert row[1] == "2"
-    assert len(row) == 5
+    assert row[4:] == ["n", "too", "small"]
     assert "paper" not in first.out, "the paper does not have it"
     assert "2 of 2 done" in first.err
     results = list((tmp_path / "out").glob("er-tiny-m20-s?-*/result.json"))
@@ -150,8 +150,8 @@ def test_the_table_stands_beside_the_papers(onpro: Command) -> None:
     assert answer.status == 0, answer.err
     rows = [line.split() for line in answer.out.splitlines()]
     assert answer.out.splitlines()[0] == "cifar10, M = 200, accuracy"
-    assert ["ER", "3", "21.00", "1.00", "2.48", "20.9", "0.9", "+0.10", "yes"] in rows
-    assert ["OnPro", "3", "61.03", "1.05", "2.61", "65.5", "1.0", "-4.47", "no"] in rows
+    assert ["ER", "3", "21.00", "1.00", "18.52", "to", "23.48", "20.9", "0.9", "+0.10"] in rows
+    assert ["OnPro", "3", "61.03", "1.05", "58.42", "to", "63.64", "65.5", "1.0", "-4.47"] in rows
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
@@ -161,21 +161,46 @@ def test_every_format_says_the_same(onpro: Command) -> None:
     (record,) = json.loads(onpro(*asked, "--format", "json").out)
     assert (record["method"], record["data"], record["memory"]) == ("er", "cifar10", 200)
     assert (record["n"], record["mean"], record["paper"]) == (3, 21.0, 20.9)
-    assert record["inside"] is True
+    assert record["interval"] == pytest.approx(2.4841, abs=1e-4)
     (line,) = csv.DictReader(io.StringIO(onpro(*asked, "--format", "csv").out))
     assert {key: str(record[key] or "") for key in record} == line
     markdown = onpro(*asked, "--format", "markdown").out
-    assert "| ER | cifar10 | 200 | accuracy | 3 | 21.00 | 1.00 | 2.48 | 20.9 |" in markdown
+    assert (
+        "| ER | cifar10 | 200 | accuracy | 3 | 21.00 | 1.00 | 18.52 to 23.48 | 20.9 |" in markdown
+    )
     latex = onpro(*asked, "--format", "latex").out
     assert "ER & cifar10 & 200 & accuracy & 3 & 21.00" in latex
     assert "\\toprule" in latex
+
+
+def test_two_runs_are_too_few_for_an_interval(
+    onpro: Command, tmp_path: Path, result: dict[str, Any]
+) -> None:
+    pretend(tmp_path / "runs", result, "er", [20.0, 22.0])
+    asked = ["table", "1", "--data", "cifar10", "--memory", "200", "--methods", "er"]
+    asked += ["--seeds", "2", "--device", "cpu"]
+    rows = [line.split() for line in onpro(*asked).out.splitlines()]
+    assert ["ER", "2", "21.00", "1.41", "n", "too", "small", "20.9", "0.9", "+0.10"] in rows
+    (record,) = json.loads(onpro(*asked, "--format", "json").out)
+    assert (record["n"], record["interval"]) == (2, None)
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_constant_difference_is_named(
+    onpro: Command, tmp_path: Path, result: dict[str, Any]
+) -> None:
+    pretend(tmp_path / "runs", result, "mir", [20.3, 21.3, 22.3])
+    answer = onpro(*CIFAR10, "--methods", "mir,er", "--compare")
+    (row,) = [line.split() for line in answer.out.splitlines() if "constant" in line]
+    assert row == ["MIR", "ER", "paired", "3", "pairs", "+0.30", "0.25", "constant", "difference"]
 
 
 @pytest.mark.usefixtures("pretended")
 def test_methods_are_compared_over_common_seeds(onpro: Command) -> None:
     answer = onpro(*CIFAR10, "--methods", "onpro,er", "--compare")
     (row,) = [line.split() for line in answer.out.splitlines() if "ER" in line and "OnPro" in line]
-    assert row == ["OnPro", "ER", "3", "+40.03", "0.0000", "0.2500"]
+    told = "OnPro ER paired 3 pairs +40.03 +39.89 to +40.18 6.9e-07 6.9e-07 0.25"
+    assert row == told.split()
 
 
 @pytest.mark.usefixtures("pretended")
@@ -183,7 +208,11 @@ def test_results_and_comparisons_are_one_document_for_programs(onpro: Command) -
     asked = [*CIFAR10, "--methods", "onpro,er", "--compare", "--format"]
     both = json.loads(onpro(*asked, "json").out)
     assert [record["title"] for record in both["results"]] == ["OnPro", "ER"]
-    assert [(r["first"], r["second"], r["n"]) for r in both["comparisons"]] == [("OnPro", "ER", 3)]
+    (compared,) = both["comparisons"]
+    assert (compared["first"], compared["second"]) == ("OnPro", "ER")
+    assert (compared["test"], compared["n_first"], compared["n_second"]) == ("paired", 3, 3)
+    assert compared["p"] == compared["p_holm"] < 1e-6
+    assert compared["note"] is None
     answer = onpro(*asked, "csv")
     assert [line["title"] for line in csv.DictReader(io.StringIO(answer.out))] == ["OnPro", "ER"]
     assert "not in csv: the comparison" in answer.err

@@ -11,7 +11,7 @@ from onpro.experiments.plan import Place, plan
 from onpro.experiments.statistics import curve
 from onpro.experiments.sweep import read_sweep
 from onpro.methods import settings_for
-from onpro.reports import report
+from onpro.reports import comparisons, report
 from onpro.reports.outcome import Outcome, outcomes
 from onpro.runs.files import read_json
 from onpro.runs.reading import read_runs
@@ -28,6 +28,34 @@ def test_stored_results_and_pages_agree(page: str) -> None:
     for folders, shown in blocks:
         runs = read_runs([ROOT / folder for folder in folders.split()])
         assert shown.strip() == report(runs).strip(), f"run: onpro report {folders}"
+
+
+def compared(*patterns: str) -> dict[tuple[str, str], list[str]]:
+    """Return what `onpro report --compare` prints on accuracy, from the column n on."""
+    folders = [folder for pattern in patterns for folder in sorted(ROOT.glob(pattern))]
+    lines = comparisons(read_runs(folders)).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {(row[0], row[1]): row[6:] for row in rows if row[4:5] == ["accuracy"]}
+
+
+def test_p_values_of_ablations_are_those_of_the_command() -> None:
+    rows = compared("results/cifar10/onpro-cifar10-m100-*")
+    assert len(rows) == 6
+    recipes = ("without-ope", "without-apf", "baseline")
+    last_two = [rows["onpro", f"onpro ({recipe})"][-2:] for recipe in recipes]
+    p, adjusted = ("{}, {} and {}".format(*column) for column in zip(*last_two, strict=True))
+    text = " ".join((ROOT / "docs/results.md").read_text().split())
+    assert f"p = {p}, adjusted for all six pairs {adjusted} (`onpro report" in text
+
+
+def test_p_values_of_tuned_methods_are_those_of_the_command() -> None:
+    names = ("aser", "er", "gdumb", "gss", "mir")
+    rows = compared("results/cifar10-tuned", *(f"results/cifar10/{name}-*" for name in names))
+    assert len(rows) == 45
+    text = (ROOT / "docs/results.md").read_text()
+    for name in names:
+        (pair,) = (pair for pair in rows if {*pair} == {name, f"{name} (tuned)"})
+        assert f"| {' | '.join([*pair, *rows[pair]])} |" in text
 
 
 def test_stored_runs_are_complete() -> None:

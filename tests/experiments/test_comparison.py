@@ -1,95 +1,214 @@
-"""Runs of equal seeds, pair by pair."""
+"""Pairwise comparison of experiments."""
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_ind, ttest_rel
 
-from onpro.experiments.comparison import compare, paired
-from onpro.experiments.experiment import Cell, Experiment
+from onpro.experiments.comparison import (
+    Comparison,
+    Sample,
+    compare,
+    paired,
+    planned_samples,
+    welch,
+)
+from onpro.experiments.experiment import Cell, Experiment, Measure
 from onpro.experiments.plan import Plan, PlannedExperiment, PlannedRun
+from onpro.experiments.statistics import holm
 from onpro.methods import settings_for
 from onpro.runs import RunConfig
 
+PERCENT = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
+SAMPLES = st.lists(PERCENT, min_size=2, max_size=8)
 
-def test_differences_are_taken_seed_by_seed() -> None:
-    first = {0: 10.0, 1: 20.0, 2: 30.0, 7: 99.0}
-    second = {2: 29.0, 1: 18.0, 0: 7.0, 8: 1.0}
-    result = paired(first, second)
-    assert result is not None
-    assert (result.n, result.difference) == (3, 2.0)
+
+def test_a_paired_test_by_hand() -> None:
+    result = paired([10.0, 20.0, 30.0], [7.0, 18.0, 29.0])
+    assert (result.test, result.n, result.mean) == ("paired", (3, 3), 2.0)
     # t = mean / (s / √n) of the differences 3, 2, 1 is 2 / (1 / √3), with two degrees of freedom
     t = 2 * math.sqrt(3)
-    assert result.t == pytest.approx(1 - t / math.sqrt(t * t + 2))
+    assert result.p == pytest.approx(1 - t / math.sqrt(t * t + 2))
+    assert result.interval == pytest.approx(4.302653 / math.sqrt(3))
     assert result.wilcoxon == pytest.approx(2 / 2**3), "of 8 signs, 2 are as extreme"
+    assert not result.constant
 
 
-def test_the_order_of_seeds_does_not_matter_but_their_pairing_does() -> None:
+@pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")  # one sample is constant
+@given(first=SAMPLES, second=SAMPLES)
+def test_tests_are_those_of_scipy(first: list[float], second: list[float]) -> None:
+    result = welch(first, second)
+    if not result.constant:
+        assert result.p == ttest_ind(first, second, equal_var=False).pvalue
+    n = min(len(first), len(second))
+    pairs = paired(first[:n], second[:n])
+    if not pairs.constant:
+        assert pairs.p == ttest_rel(first[:n], second[:n]).pvalue
+
+
+def test_the_interval_of_a_difference_ends_at_0_where_p_is_one_in_twenty() -> None:
+    first, second = [1.0, 2.0, 4.0, 3.5], [2.0, 2.5, 1.0]
+    found = welch(first, second)
+    assert found.interval is not None
+    shift = found.interval - found.mean
+    assert welch([value + shift for value in first], second).p == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("shift", [0.1, 0.0, 40.0, -1e-9])
+def test_a_constant_difference_has_no_t_test(shift: float) -> None:
+    second = [0.1 * seed**2 for seed in range(15)]
+    first = [value + shift for value in second]
+    result = paired(first, second)
+    assert result.constant
+    assert (result.p, result.interval) == (None, None)
+    assert result.mean == pytest.approx(shift)
+
+
+def test_the_ranks_of_differences_do_not_depend_on_rounding_errors() -> None:
+    result = paired([0.1 + 0.2, 1.0, 2.0], [0.3, 1.0, 2.0])
+    assert result.wilcoxon is None, "all three are equal but for 5e-17"
+    tied = paired([0.1 + 0.2, 0.7, 5.0], [0.0, 1.0, 1.0])
+    assert tied.wilcoxon == paired([0.3, 0.7, 5.0], [0.0, 1.0, 1.0]).wilcoxon
+
+
+def test_constant_samples_have_no_welch_test() -> None:
+    result = welch([0.1 + 0.2, 0.3, 0.3], [0.1, 0.1])
+    assert result.constant
+    assert (result.n, result.p) == ((3, 2), None)
+    assert welch([0.3, 0.3], [0.1, 0.2]).p is not None
+
+
+def sample(title: str, values: dict[Any, float], memory: int = 20, **more: Measure) -> Sample:
+    measure = more.get("measure", "average_accuracy")
+    return Sample(title, "tiny", memory, measure, values)
+
+
+def kinds(found: list[Comparison]) -> list[tuple[str, str, str, tuple[int, int]]]:
+    return [(one.first, one.second, one.difference.test, one.difference.n) for one in found]
+
+
+def test_runs_are_paired_by_seed_and_not_by_order() -> None:
     first = {seed: float(seed**2) for seed in range(6)}
     near = {seed: value + 1 + 0.01 * seed for seed, value in first.items()}
     far = {5 - seed: value for seed, value in near.items()}
-    paired_near, paired_far = paired(first, near), paired(first, far)
-    assert paired_near is not None
-    assert paired_far is not None
-    assert paired_near.difference == pytest.approx(paired_far.difference)
-    assert paired_near.t is not None
-    assert paired_far.t is not None
-    assert paired_near.t < 1e-6 < paired_far.t
-    assert paired(dict(reversed(first.items())), near) == paired_near
+
+    def p(other: dict[int, float]) -> float:
+        (found,) = compare([sample("a", first), sample("b", other)])
+        assert found.difference.p is not None
+        return found.difference.p
+
+    assert p(near) < 1e-6 < p(far)
+    assert p(dict(reversed(near.items()))) == pytest.approx(p(near))
 
 
-def test_one_pair_says_nothing() -> None:
-    assert paired({0: 1.0}, {0: 2.0}) is None
-    assert paired({0: 1.0, 1: 2.0}, {2: 1.0, 3: 2.0}) is None
+def test_only_common_keys_are_paired_and_without_two_of_them_the_test_is_welchs() -> None:
+    a = sample("a", {0: 1.0, 1: 2.5, 2: 3.0})
+    b = sample("b", {1: 1.0, 2: 2.0, 3: 9.0})
+    c = sample("c", {2: 1.0, 7: 2.0})
+    found = compare([a, b, c])
+    assert kinds(found) == [
+        ("a", "b", "paired", (2, 2)),
+        ("a", "c", "Welch", (3, 2)),
+        ("b", "c", "Welch", (3, 2)),
+    ]
+    assert found[0].difference.mean == 1.25
 
 
-def test_equal_runs_have_no_p_value() -> None:
-    result = paired({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0})
-    assert result is not None
-    assert (result.n, result.difference, result.t, result.wilcoxon) == (2, 0.0, None, None)
+def test_p_values_are_adjusted_for_all_pairs_of_a_measure() -> None:
+    accuracy = [
+        sample(f"{number}", {(number, run): number + run**1.5 for run in range(4)}, memory)
+        for memory in (20, 40)
+        for number in range(3)
+    ]
+    forgetting = [
+        sample(f"{number}", {(number, run): number + run for run in range(3)}, measure=measure)
+        for measure in ("average_forgetting",)
+        for number in range(2)
+    ]
+    found = compare([*accuracy, *forgetting])
+    assert len(found) == 3 + 3 + 1
+    p = [one.difference.p for one in found]
+    assert all(value is not None for value in p)
+    assert [one.p_holm for one in found[:6]] == holm([value for value in p[:6] if value])
+    assert found[6].p_holm == p[6], "a single test needs no correction"
 
 
-def test_differences_that_do_not_vary_have_no_t_test() -> None:
-    result = paired({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 3.0})
-    assert result is not None
-    assert result.t is None
-    assert result.wilcoxon == pytest.approx(0.25)
+def test_constant_differences_do_not_count_in_the_correction() -> None:
+    values = {0: 1.0, 1: 2.0, 2: 4.0}
+    shifted = {seed: value + 1 for seed, value in values.items()}
+    other = {0: 1.5, 1: 2.2, 2: 4.9}
+    found = compare([sample("a", values), sample("b", shifted), sample("c", other)])
+    p = [one.difference.p for one in found]
+    assert p[0] is None
+    assert found[0].p_holm is None
+    assert [one.p_holm for one in found[1:]] == holm([value for value in p[1:] if value])
 
 
 def experiment(title: str, memory: int = 20) -> Experiment:
     return Experiment(title, "er", "tiny", memory, seeds=(0, 1))
 
 
-def done(wanted: Experiment, *accuracies: float) -> PlannedExperiment:
+def done(wanted: Experiment, *accuracies: float, **stream: Any) -> PlannedExperiment:
     settings = settings_for("er", "tiny")
     runs = tuple(
         PlannedRun(
-            RunConfig("er", settings, "tiny", seed=seed), "done", {"average_accuracy": value}
+            RunConfig("er", settings, "tiny", seed=seed, **stream),
+            "done",
+            {"average_accuracy": value},
         )
         for seed, value in enumerate(accuracies)
     )
     return PlannedExperiment(wanted, runs)
 
 
+def compared(*experiments: PlannedExperiment) -> list[Comparison]:
+    plan = Plan(Path("runs"), experiments)
+    cells = [Cell(e.experiment, "average_accuracy") for e in plan.experiments]
+    return compare(planned_samples(cells, plan))
+
+
 def test_only_experiments_of_one_column_are_compared() -> None:
     a, b, c = (experiment(title) for title in "abc")
-    elsewhere = experiment("a", memory=40)
-    unfinished = experiment("d")
-    plan = Plan(
-        Path("runs"),
-        (
-            done(a, 1, 2),
-            done(b, 3, 5),
-            done(c, 0, 1.5),
-            done(elsewhere, 1, 2),
-            done(unfinished, 1),
-        ),
+    found = compared(
+        done(a, 1, 2),
+        done(b, 3, 5),
+        done(c, 0, 1.5),
+        done(experiment("a", memory=40), 1, 2),
+        done(experiment("unfinished"), 1),
     )
-    cells = [Cell(e.experiment, "average_accuracy") for e in plan.experiments]
-    found = list(compare(cells, plan))
     assert [(one.first, one.second, one.memory) for one in found] == [
         ("a", "b", 20),
         ("a", "c", 20),
         ("b", "c", 20),
     ]
-    assert [one.paired.difference for one in found] == [-2.5, 0.75, 3.25]
+    assert [one.difference.mean for one in found] == [-2.5, 0.75, 3.25]
+    assert {one.difference.test for one in found} == {"paired"}
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        {"tasks": 1},
+        {"batch_size": 5},
+        {"class_order": "random"},
+        {"image_size": 16},
+        {"limit_per_class": 3},
+    ],
+)
+def test_runs_on_different_streams_are_not_paired(stream: dict[str, Any]) -> None:
+    (found,) = compared(done(experiment("a"), 1, 2, 4), done(experiment("b"), 3, 5, 4, **stream))
+    assert kinds([found]) == [("a", "b", "Welch", (3, 3))]
+    (same,) = compared(
+        done(experiment("a"), 1, 2, 4, **stream), done(experiment("b"), 3, 5, 4, **stream)
+    )
+    assert kinds([same]) == [("a", "b", "paired", (3, 3))]
+
+
+def test_a_default_written_out_is_the_same_stream() -> None:
+    usual = {"tasks": 3, "batch_size": 10, "class_order": "natural", "image_size": 12}
+    (found,) = compared(done(experiment("a"), 1, 2, 4), done(experiment("b"), 3, 5, 4, **usual))
+    assert found.difference.test == "paired"

@@ -1,6 +1,5 @@
 """What experiments are called where several stand together."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ def finished(out: Path, seed: int, code: str, precision: str = "fp32", **given: 
     stream = {name: given.pop(name) for name in ("limit_per_class", "deterministic") & given.keys()}
     settings = asdict(settings_for("er", "digits")) | given
     what = {"method": "er", "data": "digits", "memory": 50, "recipe": None}
-    (folder / "config.json").write_text(json.dumps(what | {"settings": settings} | stream))
-    return Finished(folder, what | {"seed": seed, "precision": precision})
+    config = what | {"settings": settings} | stream
+    known = {"config": config, "experiment": code, "seed": seed, "precision": precision}
+    return Finished(folder, what | known)
 
 
 def test_settings_are_named_rather_than_their_hash(tmp_path: Path) -> None:
@@ -47,10 +47,33 @@ def test_what_computes_otherwise_is_told_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_the_hash_is_the_last_resort() -> None:
-    result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
-    runs = [Finished(Path(f"gone/er-digits-m50-s0-{code}"), result) for code in ("1a", "2b")]
-    assert list(by_experiment(runs)) == [
-        "er, digits, M = 50, fp32, 1a",
-        "er, digits, M = 50, fp32, 2b",
+def test_engines_and_devices_are_not_pooled(tmp_path: Path) -> None:
+    runs = [
+        Finished(run.folder, run.result | {"engine": engine, "device": device})
+        for seed, (engine, device) in enumerate([("eager", "cuda"), ("graph", "cuda")] * 2)
+        for run in [finished(tmp_path, seed, "aaaaaaaa")]
     ]
+    assert {title: len(members) for title, members in by_experiment(runs).items()} == {
+        "er, digits, M = 50, fp32, eager cuda": 2,
+        "er, digits, M = 50, fp32, graph cuda": 2,
+    }
+
+
+def test_the_digits_are_the_last_resort() -> None:
+    result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
+    runs = [
+        Finished(
+            Path(f"gone/{code}"), result | {"experiment": 4 * code, "engine": "x", "device": "y"}
+        )
+        for code in ("12345678", "9abcdef0")
+    ]
+    assert list(by_experiment(runs)) == [
+        "er, digits, M = 50, fp32, x y, 12345678",
+        "er, digits, M = 50, fp32, x y, 9abcdef0",
+    ]
+
+
+def test_runs_that_say_nothing_of_their_settings_are_not_pooled() -> None:
+    result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
+    runs = [Finished(Path(f"gone/{name}"), result) for name in ("a-new", "b-new")]
+    assert [len(members) for members in by_experiment(runs).values()] == [1, 1]

@@ -3,8 +3,11 @@
 import statistics
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onpro.experiments import summarise
+from onpro.experiments.statistics import holm
 
 
 @pytest.mark.parametrize(("runs", "factor"), [(15, 0.554), (10, 0.715), (5, 1.242)])
@@ -34,3 +37,29 @@ def test_one_run_has_a_mean_and_no_spread() -> None:
     assert (summary.n, summary.mean) == (1, 61.5)
     assert summary.deviation is None
     assert summary.interval is None
+
+
+def slow_holm(p_values: list[float]) -> list[float]:
+    """The definition: the largest of (m − rank)·p over all p values up to this one, at most 1."""
+    order = sorted(p_values)
+    scaled = [(len(order) - rank) * p for rank, p in enumerate(order)]
+    return [
+        min(1.0, max(s for s, other in zip(scaled, order, strict=True) if other <= p))
+        for p in p_values
+    ]
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_follows_its_definition(p_values: list[float]) -> None:
+    assert holm(p_values) == pytest.approx(slow_holm(p_values))
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_holm_lies_between_no_correction_and_bonferroni(p_values: list[float]) -> None:
+    for p, adjusted in zip(p_values, holm(p_values), strict=True):
+        assert p <= adjusted <= min(1.0, len(p_values) * p)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []

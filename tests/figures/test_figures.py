@@ -15,7 +15,8 @@ from onpro.runs import Finished
 def finished(method: str, seed: int) -> Finished:
     accuracy = [[90.0 - seed, None, None], [60.0, 80.0, None], [50.0, 55.0 + seed, 85.0]]
     result = {"method": method, "data": "digits", "memory": 50, "seed": seed, "accuracy": accuracy}
-    return Finished(Path(f"{method}-digits-m50-s{seed}-0123abcd"), result)
+    experiment = {"experiment": f"{method} on digits"}
+    return Finished(Path(f"{method}-digits-m50-s{seed}-0123abcd"), result | experiment)
 
 
 def labels(figure: Figure) -> list[str]:

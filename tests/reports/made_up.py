@@ -3,10 +3,12 @@
 import json
 import random
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from onpro.runs import Finished
+from onpro.runs.schema import checksum
 
 
 def result(
@@ -26,7 +28,7 @@ def result(
     ]
     last = [value for value in accuracy[-1] if value is not None]
     best = [max(row[task] or 0.0 for row in accuracy) for task in range(tasks)]
-    return {
+    made = {
         "method": method,
         "data": "cifar10",
         "memory": memory,
@@ -48,6 +50,8 @@ def result(
         "precision": "fp32",
         "versions": {"onpro": "0.1.0", "python": "3.12.3", "torch": "2.11.0", "numpy": "2.4.0"},
     } | more
+    told = [str(made[key]) for key in ("method", "recipe", "data", "memory", "precision")]
+    return {"experiment": sha256(" ".join(told).encode()).hexdigest()[:32]} | made
 
 
 @cache
@@ -65,6 +69,9 @@ def save(
     code: str = "0123abcd",
 ) -> Finished:
     """Write a run folder as `onpro run` does."""
+    content = content | {"experiment": code + content["experiment"]}
+    if "checksum" in content:
+        content["checksum"] = checksum(content)
     folder = out / f"{content['method']}-m{content['memory']}-s{content['seed']}-{code}"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(content))
@@ -79,7 +86,12 @@ def many(*, runs: int, seeds: int, tasks: int, classes: int) -> list[Finished]:
     for run in range(runs):
         group = run // seeds
         content = result(
-            f"method{group % 8}", run, tasks=tasks, classes=classes, memory=100 + group % 3 * 100
+            f"method{group % 8}",
+            run,
+            tasks=tasks,
+            classes=classes,
+            memory=100 + group % 3 * 100,
+            experiment=f"{group:032x}",
         )
         made.append(Finished(Path(f"runs/{content['method']}-s{run}-{group:08x}"), content))
     return made

@@ -1,6 +1,7 @@
 """Which folders are runs, and what is said of the others."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,16 @@ def test_results_without_a_checksum_are_said_to_be_unchecked(
     assert [record.message for record in caplog.records] == [
         "1 of 2 results have no checksum: read unchecked."
     ]
+
+
+def test_runs_are_found_at_any_depth(tmp_path: Path) -> None:
+    save(tmp_path / "a", result(seed=0))
+    save(tmp_path / "a" / "deeper" / "still", result(seed=1))
+    (tmp_path / "a" / "back").symlink_to(tmp_path)
+    assert {run.result["seed"] for run in read_runs([tmp_path])} == {0, 1}
+
+
+def test_a_copy_of_a_run_counts_once_whatever_its_name(tmp_path: Path) -> None:
+    run = save(tmp_path, result())
+    shutil.copytree(run.folder, tmp_path / "copy")
+    assert len(read_runs([tmp_path])) == 1

@@ -17,7 +17,7 @@ def runs() -> list[Finished]:
         Finished(
             Path(f"{method}-cifar10-m200-s{seed}-0123abcd"),
             result(method, seed, average_forgetting=90.0 - last)
-            | {"accuracy": [[90.0, None], [last, 80.0]]},
+            | {"accuracy": [[90.0, None], [last, 80.0]], "config": {"settings": {}}},
         )
         for method, values in lasts.items()
         for seed, last in enumerate(values)

@@ -8,9 +8,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from onpro.errors import UserError
+from onpro.methods import settings_for
 from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
 from onpro.runs import RunConfig, read_config
+from onpro.runs.config import digest
 from onpro.runs.files import write_json
 from onpro.runs.result import describe
 
@@ -145,3 +147,45 @@ def test_a_folder_of_images_is_known_by_where_it_is(
     assert mine.hash != yours.hash
     for same in ("folder:../mine/birds", "folder:~/birds", f"folder:{tmp_path}/mine/birds/"):
         assert replace(CONFIG, data=same) == mine
+
+
+def test_defaults_written_out_are_the_same_run() -> None:
+    digits = replace(CONFIG, data="digits", settings=settings_for("onpro", "digits"))
+    for same in (replace(digits, tasks=5), replace(digits, image_size=8)):
+        assert same.identity == digits.identity
+        assert same.folder == digits.folder
+    assert replace(digits, tasks=2).identity != digits.identity
+
+
+def test_an_integer_is_the_float_it_stands_for() -> None:
+    one, same = (replace(CONFIG, settings=OnProSettings(learning_rate=rate)) for rate in (1, 1.0))
+    assert one.identity == same.identity
+    assert one == same
+
+
+def test_the_experiment_is_what_is_computed_but_for_the_seed() -> None:
+    again = replace(CONFIG, seed=7)
+    assert again.experiment == CONFIG.experiment
+    assert again.identity != CONFIG.identity
+    assert replace(CONFIG, memory=101).experiment != CONFIG.experiment
+
+
+def test_a_renamed_folder_is_the_same_run(tmp_path: Path) -> None:
+    config = replace(CONFIG, data="tiny", tasks=3)
+    (tmp_path / "mine").mkdir()
+    write_json(tmp_path / "mine" / "config.json", describe(config))
+    assert read_config(tmp_path / "mine").identity == config.identity
+
+
+def test_identities_of_older_versions_are_known(tmp_path: Path) -> None:
+    """They were digests of the values as they were written, defaults included."""
+    config = replace(CONFIG, data="tiny", tasks=3)
+    older = describe(config)
+    older["identity"] = digest(config.what())
+    assert older["identity"] != config.identity
+    write_json(tmp_path / "config.json", older)
+    assert read_config(tmp_path).identity == config.identity
+    older["memory"] += 1
+    write_json(tmp_path / "config.json", older)
+    with pytest.raises(UserError, match="has been changed since the run began"):
+        read_config(tmp_path)

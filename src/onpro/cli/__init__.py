@@ -1,6 +1,7 @@
 """The command `onpro`: one module a subcommand, imported when it is asked for."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     was to go to standard output makes the status 1.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    os.environ["ONPRO_COMMAND"] = shlex.join(["onpro", *arguments])  # for the record of a run
     # Torch's threads wait for each other asleep: spinning, a busy machine slows them tenfold.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A GPU's memory in segments that grow: OnPro reserves a quarter less of it.

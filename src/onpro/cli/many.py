@@ -15,7 +15,7 @@ from onpro.cli.options import ManyOptions, kept_model
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError, counted
-from onpro.experiments.comparison import compare
+from onpro.experiments.comparison import compare, planned_samples
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
 from onpro.experiments.experiment import Cell, Experiment, experiments_of
@@ -207,11 +207,13 @@ def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> N
     if not options.compare:
         print(render(results, CELLS, options.format))
         return
-    compared = comparison_records(compare(cells, done))
+    compared = comparison_records(compare(planned_samples(cells, done)))
     tables = {"results": (results, CELLS), "comparisons": (compared, COMPARISONS)}
     print(render_together(tables, options.format))
     if not compared:
-        print("nothing to compare: no two methods have two seeds in common.", file=sys.stderr)
+        print(
+            "nothing to compare: no two experiments have two finished runs each.", file=sys.stderr
+        )
     elif options.format == "csv":
         print("not in csv: the comparison of methods; --format json has it.", file=sys.stderr)
 

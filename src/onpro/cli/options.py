@@ -35,7 +35,8 @@ class ManyOptions:
     """How the table is printed."""
 
     compare: bool = False
-    """Compare all pairs of methods over their common seeds: paired t-test and Wilcoxon."""
+    """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with
+    Holm's correction."""
 
     on: Literal["local", "ray"] = "local"
     """Where to run: processes of this machine, or a Ray cluster."""

@@ -1,4 +1,4 @@
-"""`onpro report RUN…`: finished runs beside the paper's values, as tables or a page."""
+"""`onpro report RUN…`: tables or a page of finished runs beside the paper's values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +31,10 @@ class ReportOptions:
     csv: Path | None = None
     """File for the table as comma-separated values, numbers unrounded."""
 
+    compare: bool = False
+    """Print all pairs of rows with the same data set and memory: difference, 95 % interval, Welch's
+    p, and p adjusted by Holm's method."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -40,13 +44,13 @@ class Command:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write what is asked for; without a file, print tables in Markdown."""
+    """Write the files asked for; without any, print tables in Markdown."""
     about = "Report finished runs beside what the paper reports: print tables, or write files."
     options = parse(Command, arguments, command="onpro report", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     with importing():
-        from onpro.reports import comma_separated, latex, page, report
+        from onpro.reports import comma_separated, comparisons, latex, page, report
         from onpro.runs.files import save
         from onpro.runs.reading import read_runs, warn
 
@@ -67,6 +71,8 @@ def main(arguments: Sequence[str]) -> int:
     for path, text in asked:
         save(path, text().encode())
         print(f"saved {visible(str(path))}")
-    if not asked:
+    if options.compare:
+        print(comparisons(runs))
+    elif not asked:
         print(report(runs))
     return 0

@@ -25,7 +25,8 @@ class SweepRunOptions(ManyOptions):
     """Where runs happen and what is printed of them."""
 
     compare: bool = True
-    """Compare all pairs of methods over their common seeds: paired t-test and Wilcoxon."""
+    """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with
+    Holm's correction."""
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,16 @@ def given_by_hand(run: Finished) -> tuple[str, ...]:
 
 
 def configuration(run: Finished) -> dict[str, Any]:
-    """What `config.json` says of a run; nothing where it cannot be read."""
-    try:
-        config = read_json(run.folder / "config.json")
-    except UserError:
-        return {}
+    """Return what a run computes, from its result or, if that is of an older version, its folder.
+
+    It is empty where neither can be read.
+    """
+    config = run.result.get("config")
+    if not isinstance(config, dict):
+        try:
+            config = read_json(run.folder / "config.json")
+        except UserError:
+            return {}
     return config if isinstance(config, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""What several runs say together."""
+"""Statistics over several runs."""
 
 import math
 import statistics
@@ -9,7 +9,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, spread and confidence of a number measured in several runs."""
+    """Mean, spread and confidence interval of a number measured in several runs."""
 
     n: int
     mean: float
@@ -20,7 +20,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean, standard deviation and 95 % interval of the values of independent runs."""
+    """Return mean, standard deviation and 95 % interval of the values of independent runs."""
     n = len(values)
     mean = statistics.fmean(values)
     if n < 2:
@@ -31,14 +31,32 @@ def summarise(values: Sequence[float]) -> Summary:
 
 @cache
 def _student(freedom: int) -> float:
-    """Quantile 0.975 of Student's distribution, which takes a while to compute."""
-    from scipy.stats import t  # takes a while to import
+    """Return the 0.975 quantile of Student's t distribution."""
+    from scipy.stats import t  # slow to import
 
     return float(t.ppf(0.975, freedom))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p values adjusted for their number by Holm's step-down method, in order.
+
+    The smallest of m is multiplied by m, the next by m − 1, and so on; an adjusted value is at
+    least that of every smaller p value and at most 1.
+
+    >>> holm([0.03, 0.25, 0.01])
+    [0.06, 0.25, 0.03]
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for remaining, index in zip(range(len(order), 0, -1), order, strict=True):
+        largest = max(largest, min(1.0, remaining * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
 def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """Average accuracy on the tasks seen so far, after each task.
+    """Return the average accuracy on the tasks seen so far, after each task.
 
     >>> curve([[90.0, None], [50.0, 80.0]])
     [90.0, 65.0]

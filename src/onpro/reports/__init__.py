@@ -2,6 +2,6 @@
 
 from onpro.reports.page import page
 from onpro.reports.records import comma_separated, latex
-from onpro.reports.table import report
+from onpro.reports.table import comparisons, report
 
-__all__ = ["comma_separated", "latex", "page", "report"]
+__all__ = ["comma_separated", "comparisons", "latex", "page", "report"]

@@ -1,4 +1,4 @@
-"""Cells of a table beside the paper's, and the plan of their runs, as records."""
+"""Records of results beside the paper's, of comparisons and of planned runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -8,6 +8,7 @@ from onpro.experiments.experiment import MEASURES, Cell
 from onpro.experiments.plan import Plan, PlannedExperiment
 from onpro.reports.formats import Column, Record, Value
 from onpro.runs import RunConfig
+from onpro.text import written
 
 PLACE = [
     Column("data", "data", heading="{}"),
@@ -23,23 +24,33 @@ CELLS = [
     Column("n", "n"),
     Column("mean", "mean", ".2f"),
     Column("deviation", "std", ".2f"),
-    Column("interval", "95 % ±", ".2f"),
+    Column("interval", "", for_programs=True),
+    Column("bounds", "95 % interval", for_people=True),
     Column("paper", "paper", ".1f"),
     Column("paper_deviation", "paper ±", ".1f"),
     Column("difference", "difference", "+.2f"),
-    Column("inside", "inside"),
 ]
-"""What a table says of a cell; inside: whether the paper's mean lies in the 95 % interval."""
 
 COMPARISONS = [
     Column("first", "first"),
     Column("second", "second"),
     *PLACE,
-    Column("n", "pairs"),
+    Column("test", "test"),
+    Column("runs", "n", for_people=True),
+    Column("n_first", "", for_programs=True),
+    Column("n_second", "", for_programs=True),
     Column("difference", "difference", "+.2f"),
-    Column("t", "p (t)", ".4f"),
-    Column("wilcoxon", "p (Wilcoxon)", ".4f"),
+    Column("interval", "", for_programs=True),
+    Column("bounds", "95 % interval", for_people=True),
+    Column("p", "p", ".2g"),
+    Column("p_holm", "p (Holm)", ".2g"),
+    Column("wilcoxon", "p (Wilcoxon)", ".2g"),
+    Column("note", "note"),
 ]
+
+FEWEST_RUNS = 3
+"""Fewest runs for which the table of results has a confidence interval: that of two runs is nine
+standard deviations to either side."""
 
 PLAN = [
     Column("title", "method"),
@@ -57,7 +68,7 @@ PLAN = [
 
 
 def cell_records(cells: Iterable[Cell], plan: Plan) -> list[Record]:
-    """Mean, spread and confidence of each cell, beside the paper's mean."""
+    """Return mean, spread and confidence interval of each cell beside the paper's mean."""
     return [_cell(cell, plan) for cell in cells]
 
 
@@ -78,38 +89,53 @@ def _cell(cell: Cell, plan: Plan) -> Record:
     if not values:
         return record
     summary = summarise(values)
+    interval = summary.interval if summary.n >= FEWEST_RUNS else None
     record |= {
         "mean": summary.mean,
         "deviation": summary.deviation,
-        "interval": summary.interval,
+        "interval": interval,
+        "bounds": "n too small" if interval is None else _bounds(summary.mean, interval),
     }
     if paper is not None:
         record["difference"] = summary.mean - paper
-        if summary.interval is not None:
-            record["inside"] = abs(summary.mean - paper) <= summary.interval
     return record
 
 
+def _bounds(mean: float, half_width: float, spec: str = ".2f") -> str:
+    low, high = (written(mean + side * half_width, spec) for side in (-1, 1))
+    return f"{low} to {high}"
+
+
 def comparison_records(comparisons: Iterable[Comparison]) -> list[Record]:
-    """The differences of pairs and how likely they are by chance."""
-    return [
-        {
-            "first": comparison.first,
-            "second": comparison.second,
-            "data": comparison.data,
-            "memory": comparison.memory,
-            "measure": MEASURES[comparison.measure],
-            "n": comparison.paired.n,
-            "difference": comparison.paired.difference,
-            "t": comparison.paired.t,
-            "wilcoxon": comparison.paired.wilcoxon,
-        }
-        for comparison in comparisons
-    ]
+    """Return differences between experiments with their confidence intervals and p values."""
+    return [_comparison(comparison) for comparison in comparisons]
+
+
+def _comparison(comparison: Comparison) -> Record:
+    found = comparison.difference
+    first, second = found.n
+    return {
+        "first": comparison.first,
+        "second": comparison.second,
+        "data": comparison.data,
+        "memory": comparison.memory,
+        "measure": MEASURES[comparison.measure],
+        "test": found.test,
+        "runs": f"{first} pairs" if found.test == "paired" else f"{first} + {second}",
+        "n_first": first,
+        "n_second": second,
+        "difference": found.mean,
+        "interval": found.interval,
+        "bounds": None if found.interval is None else _bounds(found.mean, found.interval, "+.2f"),
+        "p": found.p,
+        "p_holm": comparison.p_holm,
+        "wilcoxon": found.wilcoxon,
+        "note": "constant difference" if found.constant else None,
+    }
 
 
 def plan_records(plan: Plan, seconds: Callable[[RunConfig], float | None]) -> list[Record]:
-    """How many runs of each experiment are there, and how long the others will take."""
+    """Return how many runs of each experiment are in which state, and the time they still need."""
     return [_planned(planned, seconds) for planned in plan.experiments]
 
 
@@ -139,13 +165,13 @@ def _planned(
 def total_seconds(
     configs: Sequence[RunConfig], seconds: Callable[[RunConfig], float | None]
 ) -> float | None:
-    """Time of several runs one after another; None where one of them is unknown."""
+    """Return the total time of several runs; None if the time of one is unknown."""
     known = [value for value in map(seconds, configs) if value is not None]
     return sum(known) if len(known) == len(configs) else None
 
 
 def duration(seconds: float | None) -> str:
-    """A time as people say it.
+    """Format a time in its two largest units.
 
     >>> duration(42.4), duration(130), duration(7500), duration(3.5 * 86400), duration(None)
     ('42 s', '2 min 10 s', '2 h 5 min', '3 d 12 h', 'unknown')

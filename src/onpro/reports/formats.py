@@ -28,7 +28,9 @@ class Column:
     """How its value is written above a block of records in text, in place of the column; in LaTeX
     a rule is between the blocks."""
     for_programs: bool = False
-    """Whether it is left out where people read."""
+    """Whether only CSV and JSON have it."""
+    for_people: bool = False
+    """Whether CSV and JSON leave it out."""
 
 
 Table = tuple[Sequence[Record], Sequence[Column]]
@@ -52,7 +54,7 @@ def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -
     and all columns are there.
     """
     if kind in ("csv", "json"):
-        return _RENDERERS[kind](records, columns)
+        return _RENDERERS[kind](records, _for_programs(columns))
     shown = [c for c in columns if not c.for_programs and any(_shown(r, c) for r in records)]
     return _RENDERERS[kind](records, shown)
 
@@ -63,10 +65,17 @@ def render_together(tables: Mapping[str, Table], kind: Format) -> str:
     Otherwise they stand one below the other, but CSV has only the first: a file of it is one table.
     """
     if kind == "json":
-        named = {name: _values(records, columns) for name, (records, columns) in tables.items()}
+        named = {
+            name: _values(records, _for_programs(columns))
+            for name, (records, columns) in tables.items()
+        }
         return json.dumps(named, indent=1)
     filled = [render(records, columns, kind) for records, columns in tables.values() if records]
     return "\n\n".join(filled[:1] if kind == "csv" else filled)
+
+
+def _for_programs(columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if not column.for_people]
 
 
 def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:

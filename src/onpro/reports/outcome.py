@@ -1,14 +1,15 @@
 """What the runs of one experiment, alike but for their seed, say together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import sub
 from statistics import fmean
 from typing import Any
 
 from onpro.experiments import Summary, summarise
-from onpro.experiments.grouping import by_experiment, settings_hash
-from onpro.experiments.naming import given_by_hand, name_of
+from onpro.experiments.grouping import by_experiment, settings_code
+from onpro.experiments.naming import configuration, given_by_hand, name_of
 from onpro.experiments.statistics import curve
 from onpro.experiments.tables import reported
 from onpro.runs import Finished
@@ -45,7 +46,7 @@ class Outcome:
     @property
     def settings(self) -> str:
         """Eight digits that tell its settings from others."""
-        return settings_hash(self.runs[0])
+        return settings_code(self.runs[0])
 
     @property
     def seeds(self) -> str:
@@ -67,6 +68,7 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
     curves = [curve(result["accuracy"]) for result in results]
     first = results[0]
     by_hand = given_by_hand(members[0])
+    known = bool(configuration(members[0])) and not by_hand
     cell = (first["method"], first.get("recipe"), first["data"], first["memory"])
     return Outcome(
         title=title,
@@ -77,8 +79,8 @@ def _outcome(title: str, members: Sequence[Finished]) -> Outcome:
         forgetting=summarise([result["average_forgetting"] for result in results]),
         incremental=summarise([fmean(values) for values in curves]),
         seconds=summarise([result["train_seconds"] for result in results]),
-        paper_accuracy=None if by_hand else reported(*cell, "average_accuracy"),
-        paper_forgetting=None if by_hand else reported(*cell, "average_forgetting"),
+        paper_accuracy=reported(*cell, "average_accuracy") if known else None,
+        paper_forgetting=reported(*cell, "average_forgetting") if known else None,
     )
 
 
@@ -102,20 +104,28 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def forgetting(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """For each task its best accuracy minus its last; the mean is the paper's F_c.
+    """Return for each task its best accuracy minus its last; the mean is the paper's F_c.
 
     >>> forgetting([[90.0, None], [50.0, 80.0]])
     [40.0, 0.0]
     """
-    tasks = range(len(accuracy))
-    return [max(row[task] for row in accuracy[task:]) - accuracy[-1][task] for task in tasks]
+    *_, last = _forgetting_after_each(accuracy)
+    return last
 
 
 def forgotten(accuracy: Sequence[Sequence[float]]) -> list[float]:
-    """Average forgetting of the tasks seen so far, after each task.
+    """Return the average forgetting of the tasks seen so far, after each task.
 
     >>> forgotten([[90.0, None], [50.0, 80.0]])
     [0.0, 20.0]
     """
-    so_far = (forgetting(accuracy[: tasks + 1]) for tasks in range(len(accuracy)))
-    return [fmean(tasks) for tasks in so_far]
+    return [fmean(tasks) for tasks in _forgetting_after_each(accuracy)]
+
+
+def _forgetting_after_each(accuracy: Sequence[Sequence[float]]) -> Iterator[list[float]]:
+    """Yield after each task the forgetting of all tasks so far, from running maxima."""
+    best: list[float] = []
+    for task, row in enumerate(accuracy):
+        seen = row[: task + 1]
+        best = [*map(max, best, seen), seen[-1]]
+        yield list(map(sub, best, seen))

@@ -1,10 +1,15 @@
-"""Markdown tables of finished runs beside what the paper reports."""
+"""Markdown tables of finished runs, beside the paper's values or against each other."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
+from onpro.errors import UserError
 from onpro.experiments import Summary, summarise
+from onpro.experiments.comparison import Sample, compare
+from onpro.experiments.experiment import MEASURES
 from onpro.experiments.statistics import curve
-from onpro.reports.formats import markdown, markdown_text, with_spread
+from onpro.reports.cells import COMPARISONS, comparison_records
+from onpro.reports.formats import markdown, markdown_text, render, with_spread
 from onpro.reports.hardware import machine
 from onpro.reports.outcome import Outcome, forgotten, outcomes
 from onpro.reports.tasks import shown_tasks
@@ -12,14 +17,20 @@ from onpro.runs import Finished
 from onpro.text import written
 
 Curve = Callable[[Sequence[Sequence[float]]], list[float]]
-"""A value after each task, from the accuracies on each task after each task."""
+"""Computes a value after each task from the accuracy matrix."""
+
+WELCH = (
+    "Average accuracy and forgetting after the last task, in percent: difference of the means "
+    "(first − second), its 95 % interval and p by Welch's t-test (two-sided, unequal variances); "
+    "p (Holm) is adjusted for all pairs of the measure. Rows of a single run are left out."
+)
 
 
 def report(runs: Sequence[Finished]) -> str:
-    """Average accuracy, then average forgetting, one row for each experiment: after each task.
+    """Return tables of average accuracy and average forgetting after each task.
 
-    A cell is mean ± standard deviation over the seeds; the paper's values come with what ours
-    differ by. Of a long stream some tasks are shown.
+    Each experiment is a row. A cell is mean ± standard deviation over the seeds; the paper's
+    values come with the difference to them. For a long stream only some tasks are shown.
     """
     found = outcomes(runs)
     lengths = {len(run.result["accuracy"]) for run in runs}
@@ -37,6 +48,33 @@ def report(runs: Sequence[Finished]) -> str:
             _conditions(runs),
         ]
     )
+
+
+def comparisons(runs: Sequence[Finished]) -> str:
+    """Return a table of all pairs of experiments with the same data set and memory.
+
+    The tests are not paired, since finished runs may come from versions with other streams.
+    """
+    found = compare(_samples(outcomes(runs)))
+    if not found:
+        raise UserError(
+            "nothing to compare: no two experiments with the same data set and memory have two "
+            "runs each."
+        )
+    return f"{render(comparison_records(found), COMPARISONS, 'markdown')}\n\n{WELCH}"
+
+
+def _samples(found: Sequence[Outcome]) -> Iterator[Sample]:
+    """Yield the values of each experiment and measure, with keys that make no pairs."""
+    names = Counter((o.name, o.result["data"], o.result["memory"]) for o in found)
+    for measure in MEASURES:
+        for number, outcome in enumerate(found):
+            name, data, memory = outcome.name, outcome.result["data"], outcome.result["memory"]
+            title = name if names[name, data, memory] == 1 else outcome.title
+            values: dict[Hashable, float] = {
+                (number, index): run.result[measure] for index, run in enumerate(outcome.runs)
+            }
+            yield Sample(title, data, memory, measure, values)
 
 
 def _row(
@@ -64,7 +102,7 @@ def _cell(summary: Summary) -> str:
 
 
 def _beside(ours: Summary, paper: tuple[float, float] | None) -> str:
-    """The paper's value, and how much above it ours is."""
+    """Return the paper's value and the difference of ours to it."""
     if paper is None:
         return ""
     difference = written(ours.mean - paper[0], "+.1f").replace("-", "−")
@@ -72,7 +110,7 @@ def _beside(ours: Summary, paper: tuple[float, float] | None) -> str:
 
 
 def _conditions(runs: Sequence[Finished]) -> str:
-    """On what the runs were made, each kind once."""
+    """Return a sentence on hardware and versions, each combination once."""
     kinds = []
     for run in runs:
         hardware, versions = run.result["hardware"], run.result["versions"]

@@ -3,20 +3,20 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, get_type_hints
 
 from onpro._version import __version__
-from onpro.data import located
+from onpro.data import find, located
 from onpro.errors import UserError, counted
 from onpro.methods import MethodFile, Settings, file_of, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
-from onpro.validation import described, fits
+from onpro.validation import accepted, described, fits
 
 KeptModel = Literal["none", "network", "memory"]
 """Nothing; the network and whatever else predictions need; the images of the memory too."""
@@ -51,6 +51,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         self.settings.check()
+        object.__setattr__(self, "settings", _as_typed(self.settings))
         object.__setattr__(self, "method_file", file_of(self.method))
         object.__setattr__(self, "data", located(self.data))  # known by what it is, from anywhere
         if self.memory < 1:
@@ -65,7 +66,7 @@ class RunConfig:
             raise UserError(f"the seed must be at least 0 and below 2^63, not {self.seed}.")
 
     def what(self) -> dict[str, Any]:
-        """What is computed, as plain values; not where."""
+        """Return what is computed as plain values, and not where."""
         what: dict[str, Any] = {
             "method": self.method,
             "data": self.data,
@@ -95,19 +96,35 @@ class RunConfig:
         return _with_file, (self.method_file, values | {"settings": asdict(self.settings)})
 
     @property
-    def hash(self) -> str:
-        """Eight digits that tell these settings from others, whatever the seed."""
-        return self._digest(without={"seed", "recipe"})[:8]
+    def identity(self) -> str:
+        """Digest of what is computed: equal for equal runs, wherever they lie.
+
+        A value that the data set has by default counts as not given, and a recipe is only a name
+        for settings.
+        """
+        return digest(self.what() | self._stream())
 
     @property
-    def identity(self) -> str:
-        """Digits that tell this run from all others, wherever it lies."""
-        return self._digest(without={"recipe"})[:32]
+    def experiment(self) -> str:
+        """Digest of what is computed but for the seed: equal for the runs of one experiment."""
+        return digest(self.what() | self._stream(), without={"seed"})
 
-    def _digest(self, without: set[str]) -> str:
-        """Of what is computed; a recipe is only a name for settings."""
-        what = {name: value for name, value in self.what().items() if name not in without}
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    @property
+    def hash(self) -> str:
+        """First digits of `experiment`, for the name of the folder."""
+        return self.experiment[:8]
+
+    def _stream(self) -> dict[str, Any]:
+        """Number of tasks and size of images, None where they are those of the data set."""
+        try:
+            source = find(self.data)
+        except UserError:  # a data set that is not here can still be reported on
+            return {}
+        tasks = source.tasks_for(source.classes) if source.classes else None
+        return {
+            "tasks": None if self.tasks == tasks else self.tasks,
+            "image_size": None if self.image_size == source.image_size else self.image_size,
+        }
 
     @property
     def folder(self) -> str:
@@ -116,6 +133,19 @@ class RunConfig:
         named = f"{source}_{Path(argument).name}"
         data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
+
+
+def digest(what: Mapping[str, Any], without: Collection[str] = ()) -> str:
+    """Return 32 digits of what is computed, without the fields named and the recipe's name."""
+    content = {k: value for k, value in what.items() if k not in {"recipe", *without}}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _as_typed(settings: Settings) -> Settings:
+    """Convert the values to the types of their fields: 1 is 1.0 where a float is meant."""
+    hints = get_type_hints(type(settings))
+    typed = {name: accepted(value, hints[name]) for name, value in vars(settings).items()}
+    return replace(settings, **typed)
 
 
 def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
@@ -137,7 +167,7 @@ RETIRED: dict[str, dict[str, Any]] = {
 """Settings that methods had before wrappers took their place, with the values that change nothing;
 runs with such values can still be read."""
 
-NOTES = {"versions", "hardware", "identity"}
+NOTES = {"versions", "hardware", "identity", "experiment", "started"}
 """What `config.json` holds beside the configuration."""
 
 
@@ -158,9 +188,12 @@ def read_config(folder: Path) -> RunConfig:
 def _configured(values: Any) -> RunConfig:
     config, settings = _objects(values)
     _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
-    old = RETIRED.get(config["method"], {}).items()
-    retired = {name for name, value in old if settings.get(name) == value}
-    settings = {name: value for name, value in settings.items() if name not in retired}
+    retired = RETIRED.get(config["method"], {})
+    settings = {
+        name: value
+        for name, value in settings.items()
+        if name not in retired or value != retired[name]
+    }
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | {"deterministic"})
@@ -178,7 +211,9 @@ def _configured(values: Any) -> RunConfig:
             "data_dir": Path(data_dir) if data_dir else None,
         }
     )
-    if not retired and values.get("identity", read.identity) != read.identity:
+    # Older versions had other identities, of the values as they are in the file.
+    written = digest({name: value for name, value in config.items() if name not in PLACE})
+    if values.get("identity", read.identity) not in (read.identity, written):
         raise UserError(
             "it has been changed since the run began: undo that, or start another run with onpro "
             "run."

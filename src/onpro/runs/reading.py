@@ -38,7 +38,7 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
     Raises:
         UserError: If a path does not exist, or there is no finished run at all.
     """
-    runs: dict[tuple[str, str], Finished] = {}
+    runs: dict[str, Finished] = {}
     places = list(paths)
     for path in places:
         if not path.exists():
@@ -48,8 +48,9 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
             if complaint:
                 skipped(folder, complaint)
             else:
-                measured = json.dumps(result, sort_keys=True)  # unique, since it includes times
-                runs.setdefault((folder.resolve().name, measured), Finished(folder, result))
+                # Unique, since a result includes times; copies of a run are one run.
+                content = result.get("checksum") or json.dumps(result, sort_keys=True)
+                runs.setdefault(content, Finished(folder, result))
     if not runs:
         named = ", ".join(str(path) for path in places)
         raise UserError(f"there is no finished run in {named}: run one with onpro run.")
@@ -60,15 +61,25 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
 
 
 def _candidates(path: Path) -> Iterator[Path]:
-    """Yield the folder itself if it is a run folder, else the folders in it."""
-    try:
-        inside = sorted(path.iterdir())
-        if any(entry.name in ("result.json", "config.json") for entry in inside):
-            yield path
-        else:
-            yield from (p for p in inside if p.is_dir() and not p.name.startswith("."))
-    except OSError:  # a file, or a folder that may not be read
-        yield path
+    """Yield the run folders at any depth, and folders without any folder that are none."""
+    waiting, met = [path], set()
+    while waiting:
+        folder = waiting.pop()
+        try:
+            inside = sorted(folder.iterdir())
+            if any(entry.name in ("result.json", "config.json") for entry in inside):
+                yield folder
+                continue
+            folders = [p for p in inside if p.is_dir() and not p.name.startswith(".")]
+        except OSError:  # a file, or a folder that may not be read
+            yield folder
+            continue
+        if folder is not path and not folders:
+            yield folder
+        real = folder.resolve()
+        if real not in met:  # a link may lead back
+            met.add(real)
+            waiting += reversed(folders)
 
 
 def _read(folder: Path) -> tuple[Any, str | None]:

@@ -1,8 +1,15 @@
-"""What a run leaves on record: its configuration, its surroundings, its result."""
+"""The record of a run: its configuration, its surroundings, its result."""
 
+import os
 import platform
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +18,15 @@ from onpro._version import __version__
 from onpro.runs.config import RunConfig
 from onpro.training import Metrics, Trainer, pick_device
 
+SCHEMA = 2
+"""Version of what `result.json` holds; the first had none."""
+
+COMMAND = "ONPRO_COMMAND"
+"""Environment variable with the command line, which the processes it starts inherit."""
+
 
 def describe(config: RunConfig) -> dict[str, Any]:
-    """The configuration with versions and hardware: what `config.json` holds."""
+    """Return the configuration with versions, hardware and date: the content of `config.json`."""
     device = pick_device(config.device)
     data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
     where = {"data_dir": data_dir, "device": config.device, "engine": config.engine}
@@ -21,6 +34,8 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "versions": versions(),
         "hardware": hardware(device),
         "identity": config.identity,
+        "experiment": config.experiment,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     if config.model != "none":
         where["model"] = config.model
@@ -29,18 +44,28 @@ def describe(config: RunConfig) -> dict[str, Any]:
     return config.what() | where | notes
 
 
-def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
-    """What a finished run has to say: the content of `result.json`."""
+def collect(
+    config: RunConfig, trainer: Trainer, described: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the content of `result.json`.
+
+    Args:
+        config: the run.
+        trainer: which has trained it.
+        described: the content of its `config.json`.
+    """
     tasks = trainer.stream.num_tasks
     accuracy = [[*row, *[None] * (tasks - len(row))] for row in trainer.accuracy]
     device = trainer.method.context.device
     return {
+        "schema": SCHEMA,
         "method": config.method,
         "data": config.data,
         "memory": config.memory,
         "seed": config.seed,
         "recipe": config.recipe,
         "identity": config.identity,
+        "experiment": config.experiment,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
         "confusion": trainer.confusion.tolist(),
@@ -55,6 +80,10 @@ def collect(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
         "precision": config.precision,
         "engine": trainer.stepper.engine,
         "versions": versions(),
+        "config": config.what(),
+        "command": os.environ.get(COMMAND),
+        "commit": _commit(),
+        "started": (described or {}).get("started"),
     }
 
 
@@ -68,9 +97,48 @@ def versions() -> dict[str, str]:
     }
 
 
+@cache
+def _commit() -> str | None:
+    """Return the commit of the package where it is a checkout, with + if there are changes."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+"]
+    with suppress(OSError, subprocess.SubprocessError):
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 5}
+        tracked = subprocess.run(
+            [*command[:3], "ls-files", "--error-unmatch", __file__], check=False, **options
+        )
+        if tracked.returncode == 0:
+            return subprocess.run(command, check=True, **options).stdout.strip() or None
+    return None
+
+
 def hardware(device: torch.device) -> dict[str, Any]:
     """What the run computes on."""
     threads = torch.get_num_threads()
-    if device.type == "cuda":
-        return {"gpu": torch.cuda.get_device_name(device), "threads": threads}
-    return {"cpu": platform.processor() or platform.machine(), "threads": threads}
+    cpu = {"cpu": _cpu(), "threads": threads}
+    if device.type != "cuda":
+        return cpu
+    return {
+        "gpu": torch.cuda.get_device_name(device),
+        **cpu,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "driver": _driver(),
+    }
+
+
+@cache
+def _cpu() -> str:
+    """Return the model of the CPU, or its architecture where that is all there is."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def _driver() -> str | None:
+    """Return the version of the NVIDIA driver."""
+    with suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    return None

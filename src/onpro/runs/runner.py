@@ -4,7 +4,7 @@ import logging
 import os
 import shlex
 import signal
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.methods import Context, method
 from onpro.nn import AUTOCAST, fused_kernels_work
-from onpro.runs.config import RunConfig
+from onpro.runs.config import RunConfig, read_config
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
 from onpro.runs.folder import CONFIG, REPETITION, RunFolder
@@ -76,13 +76,25 @@ def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | Non
         complaint = fault(result)
     except (OSError, UserError):
         complaint = f"{path} cannot be read"
-    if not complaint and config and result.get("identity", config.identity) != config.identity:
+    if not complaint and config and not _is_of(folder, result, config):
         complaint = f"{path} is the result of another run"
     if complaint:
         raise UserError(
             f"{complaint}: remove {path} to go on with the run, or {folder} to repeat it."
         )
     return Finished(folder, result)
+
+
+def _is_of(folder: Path, result: Mapping[str, Any], config: RunConfig) -> bool:
+    """Whether a result is that of a run, also where an older version gave it another identity."""
+    identity = result.get("identity", config.identity)
+    if identity == config.identity:
+        return True
+    try:
+        noted = read_json(folder / CONFIG).get("identity")
+        return noted == identity and read_config(folder).identity == config.identity
+    except (AttributeError, UserError):
+        return False
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -270,7 +282,7 @@ def running(
                 writer.close()
                 if config.model != "none":
                     save_model(place.model, config, trainer)
-                result = collect(config, trainer)
+                result = collect(config, trainer, read_json(place.config))
                 result["checksum"] = checksum(result)
                 write_json(place.result, result)
         except BaseException as error:
