@@ -11,9 +11,10 @@ import pytest
 
 from onpro.cli import training
 from onpro.errors import UserError
-from onpro.methods import files, registry
-from onpro.methods.files import load_file, resolve
+from onpro.methods import registry
+from onpro.runs import method_file as files
 from onpro.runs import read_config, running
+from onpro.runs.method_file import load_file, resolve
 from tests.cli.conftest import Answer, Command
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]

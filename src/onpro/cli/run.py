@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     if file := split_method(name):
         require_path(file[0])
         with importing():
-            from onpro.methods import resolve
+            from onpro.runs.method_file import resolve
         name = resolve(name)
     elif name in wrapper_outlines():
         name, rest = _with_base(name, rest)

@@ -16,8 +16,9 @@ from onpro.experiments.experiment import MEASURES, MOST_SEEDS, Cell, Experiment,
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
-from onpro.methods import method, recipes, resolve
+from onpro.methods import method, recipes
 from onpro.runs.config import RunConfig
+from onpro.runs.method_file import resolve
 from onpro.validation import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")

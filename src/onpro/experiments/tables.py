@@ -9,7 +9,8 @@ from onpro.errors import UserError, unknown
 from onpro.experiments import paper
 from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
 from onpro.methods import methods as registered_methods
-from onpro.methods import resolve, wrappers
+from onpro.methods import wrappers
+from onpro.runs.method_file import resolve
 
 TITLES = {
     "icarl": "iCaRL",

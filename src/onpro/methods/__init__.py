@@ -19,7 +19,6 @@ from onpro.methods import (  # noqa: F401 # registers them
     scr,
 )
 from onpro.methods.base import About, Context, Labelled, Method, Terms
-from onpro.methods.files import MethodFile, file_of, load_file, resolve
 from onpro.methods.registry import (
     AnyMethod,
     data_values,
@@ -39,21 +38,17 @@ __all__ = [
     "Context",
     "Labelled",
     "Method",
-    "MethodFile",
     "OptimizerSettings",
     "ReplaySettings",
     "Settings",
     "Terms",
     "data_values",
-    "file_of",
-    "load_file",
     "method",
     "methods",
     "recipes",
     "register",
     "register_wrapper",
     "require",
-    "resolve",
     "settings_for",
     "wrappers",
 ]

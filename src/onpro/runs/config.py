@@ -11,9 +11,10 @@ from typing import Any, Literal, SupportsIndex, get_type_hints
 from onpro._version import __version__
 from onpro.data import find, located
 from onpro.errors import UserError, counted
-from onpro.methods import MethodFile, Settings, file_of, method
+from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
+from onpro.runs.method_file import MethodFile, file_of
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
