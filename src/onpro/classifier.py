@@ -19,7 +19,7 @@ from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError, counted
 from onpro.fair_lock import FairLock
 from onpro.files import PRIVATE_FILE
-from onpro.fitted import FittedModel, Remembered, shape_of
+from onpro.fitted import MODEL_FILE, FittedModel, Remembered, shape_of
 from onpro.inputs import (
     are_equal,
     as_array,
@@ -294,6 +294,57 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             raise ValueError(_unsound(path, error)) from error
         return loaded
 
+    @classmethod
+    def from_run(
+        cls,
+        run: str | Path,
+        *,
+        device: str | torch.device = "auto",
+        precision: str | None = None,
+    ) -> Self:
+        """Load the trained model of a run, with the data set's class names as labels.
+
+        A run keeps its model unless it is trained with `--no-model`. The images of the memory are
+        part of it only with `--keep-memory`, or if the method predicts from them (iCaRL, SCR,
+        GDumb): then `partial_fit` continues exactly. Without them `partial_fit` starts with an
+        empty memory, so that what the run has learned is soon forgotten.
+
+        A method in a file of one's own must be known first: `onpro.methods.load_file(path)`.
+
+        Args:
+            run: The folder of the run.
+            device: As in the constructor.
+            precision: As in the constructor; None: that of the run.
+
+        Raises:
+            FileNotFoundError: if there is no such folder, or no model in it.
+        """
+        folder = Path(run)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}")
+        if not (folder / MODEL_FILE).exists():
+            raise FileNotFoundError(
+                f"{folder} has no {MODEL_FILE}: the run is not finished, or was trained without "
+                "keeping its model"
+            )
+        return cls.load(folder / MODEL_FILE, device=device, precision=precision)
+
+    @classmethod
+    def from_state(cls, params: dict[str, Any], learned: dict[str, Any] | None) -> Self:
+        """Return a classifier that has learned what the state of a `FittedModel` holds.
+
+        Args:
+            params: Arguments of the constructor.
+            learned: The state; None: nothing is learned yet.
+        """
+        classifier = cls(**params)
+        if learned is not None:
+            check_model(learned, classifier._side())
+            model = classifier._new_model(learned["image_shape"])
+            model.load_state_dict(learned)
+            classifier._model = model
+        return classifier
+
     def clone(self) -> Self:
         """Return an independent copy, trained as it is; `sklearn.base.clone` returns a new one."""
         twin = type(self).__new__(type(self))
@@ -316,13 +367,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["params"])  # type: ignore[misc] # an object without a state yet
-        learned = state["learner"]
-        if learned is not None:
-            check_model(learned, self._side())
-            model = self._new_model(learned["image_shape"])
-            model.load_state_dict(learned)
-            self._model = model
+        self.__dict__ |= vars(self.from_state(state["params"], state["learner"]))
         if "given" in state:  # not in a file, which holds the parameters it learned with
             self._give(state["given"])
 

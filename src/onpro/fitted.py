@@ -17,6 +17,9 @@ from onpro.restoring import check_method
 from onpro.streams import Batch
 from onpro.training.stepper import Stepper
 
+MODEL_FILE = "model.onpro"
+"""Name of the saved classifier in the folder of a run."""
+
 
 class Remembered(NamedTuple):
     """Images in a classifier's memory, uint8 (n, height, width, 3), and their labels (n,)."""

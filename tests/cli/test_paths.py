@@ -22,6 +22,8 @@ COMMANDS: dict[str, list[str]] = {
     "run --data-dir": [*RUN, "--data", "cifar10", "--data-dir"],
     "resume": ["resume"],
     "resume several": ["resume", "runs/*", "runs"],
+    "predict": ["predict"],
+    "predict image": ["predict", "runs"],
     "report": ["report"],
     "report --html": ["report", "runs", "--html"],
     "report --csv": ["report", "runs", "--csv"],

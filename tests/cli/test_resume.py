@@ -76,6 +76,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json",
         "events.jsonl",
+        "model.onpro",
         "result.json",
     ]
 

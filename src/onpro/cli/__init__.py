@@ -22,6 +22,7 @@ COMMANDS = {
     "methods": "list the methods, their papers and what they keep",
     "recipes": "list the recipes of all methods or of one",
     "datasets": "list the data sets and how to name your own",
+    "predict": "classify image files with the model of a run",
     "report": "print tables of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
     "bench": "measure how fast steps are and where their time goes",
@@ -58,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     was to go to standard output makes the status 1.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    os.environ["ONPRO_COMMAND"] = shlex.join(["onpro", *arguments])  # for the record of a run
+    # For the record of a run; no variable can hold a null byte.
+    os.environ["ONPRO_COMMAND"] = shlex.join(["onpro", *arguments]).replace("\0", "\\0")
     # Torch's threads wait for each other asleep: spinning, a busy machine slows them tenfold.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A GPU's memory in segments that grow: OnPro reserves a quarter less of it.

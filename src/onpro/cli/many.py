@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 
 from onpro.cli.live import Live
-from onpro.cli.options import ManyOptions
+from onpro.cli.options import ManyOptions, kept_model
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError, counted
@@ -116,7 +116,8 @@ def _place(executor: Executor, options: ManyOptions) -> Place:
     else:
         precision = pick_precision(options.precision, torch.device(device))
     data_dir = options.data_dir and options.data_dir.expanduser().absolute()
-    return Place(device, precision, data_dir)
+    model = kept_model(options.model, options.keep_memory)
+    return Place(device, precision, data_dir, model)
 
 
 def _gpus(wanted: int | None) -> list[str]:

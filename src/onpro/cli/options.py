@@ -1,11 +1,21 @@
-"""Options of `onpro table` and `onpro sweep`."""
+"""Options that several commands have."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from onpro.cli.parsing import whole
 from onpro.errors import UserError
+
+if TYPE_CHECKING:
+    from onpro.runs.config import KeptModel
+
+
+def kept_model(model: bool, keep_memory: bool) -> "KeptModel":
+    """What `--model` and `--keep-memory` ask to keep of a trained model."""
+    if keep_memory and not model:
+        raise UserError("--keep-memory keeps images with the model: keep that too, with --model.")
+    return "memory" if keep_memory else "network" if model else "none"
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,15 @@ class ManyOptions:
     data_dir: Path | None = None
     """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
 
+    model: bool = False
+    """Keep the trained models in the run folders."""
+
+    keep_memory: bool = False
+    """Keep the images of the memories with the models, so that learning can go on exactly."""
+
     def check(self) -> None:
         """Refuse what cannot work."""
+        kept_model(self.model, self.keep_memory)
         self.number_of_workers()
         if self.calibrate and not self.dry_run:
             raise UserError("--calibrate is for --dry-run: add that, or leave it out.")

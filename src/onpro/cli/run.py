@@ -7,10 +7,12 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onpro.cli.options import kept_model
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
+from onpro.validation import split_method
 
 if TYPE_CHECKING:
     from onpro.methods import Settings
@@ -90,6 +92,12 @@ class RunOptions:
     """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
     each task only."""
 
+    model: bool = True
+    """Keep the trained model in the run folder, for onpro predict and OnlineClassifier.from_run."""
+
+    keep_memory: bool = False
+    """Keep the images of the memory with the model, so that learning can go on exactly."""
+
     fresh: bool = False
     """Start over even if this very run is already finished or interrupted in OUT."""
 
@@ -107,7 +115,12 @@ def main(arguments: Sequence[str]) -> int:
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
     rest = list(arguments[1:] if named else arguments)
-    if name in wrapper_outlines():
+    if file := split_method(name):
+        require_path(file[0])
+        with importing():
+            from onpro.runs.method_file import resolve
+        name = resolve(name)
+    elif name in wrapper_outlines():
         name, rest = _with_base(name, rest)
     try:
         options, settings = _parse(name, rest, named=named)
@@ -157,6 +170,7 @@ def main(arguments: Sequence[str]) -> int:
             data_dir=options.data_dir,
             device=options.device,
             engine=options.engine,
+            model=kept_model(options.model, options.keep_memory),
         )
         for seed in range(options.seed, options.seed + options.seeds)
     ]
@@ -181,7 +195,8 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
     known = outline(name)
     paragraphs = [
         f"Train {known.about['title']} ({known.about['paper']}, {known.about['year']}).",
-        f"METHOD is one of {', '.join(outlines())}; without one it is {DEFAULT}. "
+        f"METHOD is one of {', '.join(outlines())}, or a file of yours, ./my_method.py; without "
+        f"one it is {DEFAULT}. "
         f"Wrapped methods are {', '.join(f'METHOD-{wrapper}' for wrapper in wrapper_outlines())}, "
         "as in er-rot; see onpro methods.",
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",

@@ -10,7 +10,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
 from onpro.methods import settings_for
 from onpro.nn import Precision
-from onpro.runs.config import RunConfig
+from onpro.runs.config import KeptModel, RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.runner import finished
 from onpro.training.device import DeviceName
@@ -21,11 +21,12 @@ State = Literal["done", "unfinished", "running", "missing", "damaged"]
 
 @dataclass(frozen=True)
 class Place:
-    """How the runs of a plan compute."""
+    """How the runs of a plan compute, and what they keep."""
 
     device: DeviceName = "cpu"
     precision: Precision = "fp32"
     data_dir: Path | None = None
+    model: KeptModel = "none"
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def configurations(experiment: Experiment, place: Place) -> Iterator[RunConfig]:
             precision=place.precision,
             data_dir=place.data_dir,
             device=place.device,
+            model=place.model,
             **dict(experiment.stream),
         )
 

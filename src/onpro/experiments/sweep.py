@@ -18,6 +18,7 @@ from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, recipes
 from onpro.runs.config import RunConfig
+from onpro.runs.method_file import resolve
 from onpro.validation import accepted, described, fits
 
 STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
@@ -85,7 +86,8 @@ class Grid:
         if "method" not in self.values:
             raise self._wrong("", 'say which method is to be run, such as method = "er".')
         hints = get_type_hints(RunConfig)
-        names = self._axis("method", str), self._axis("data", str), self._axis("recipe", str)
+        methods = [self._resolved(name) for name in self._axis("method", str)]
+        names = methods, self._axis("data", str), self._axis("recipe", str)
         memories = self._axis("memory", int)
         streams = _combined({k: self._axis(k, hints[k]) for k in STREAM if k in self.values})
         for name, data, recipe in product(*names):
@@ -105,6 +107,12 @@ class Grid:
                 if problem:
                     raise self._wrong(*_culprit(experiment, problem))
                 yield experiment
+
+    def _resolved(self, name: str) -> str:
+        try:
+            return resolve(name)
+        except UserError as error:
+            raise self._wrong("method", str(error), name) from None
 
     def _check_names(self, name: str, data: str, recipe: str) -> None:
         for key, value, look_up in (("method", name, method), ("data", data, find)):

@@ -10,6 +10,7 @@ from onpro.experiments import paper
 from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
 from onpro.methods import methods as registered_methods
 from onpro.methods import wrappers
+from onpro.runs.method_file import resolve
 
 TITLES = {
     "icarl": "iCaRL",
@@ -108,8 +109,10 @@ class Table:
 
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
-        if not found and (name in registered_methods() or name.rpartition("-")[2] in wrappers()):
-            return [Row(name, name, None, {})]
+        resolved = resolve(name)
+        registered = name in registered_methods() or name.rpartition("-")[2] in wrappers()
+        if not found and (resolved != name or registered):
+            return [Row(resolved, resolved, None, {})]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}
             raise unknown(f"method or variant of {self.name}", name, known)

@@ -103,6 +103,13 @@ class Method(ABC, Generic[S]):
     about: ClassVar[About]
     settings_type: ClassVar[type[Settings]]
 
+    predicts_from_memory: ClassVar[bool] = False
+    """Whether predictions need the stored images, as the nearest class mean does."""
+    is_recordable: bool = True
+    """Whether a GPU can record a step, which then must not wait for the device."""
+    learns_new_by_replay_only: bool = False
+    """Whether the classifier meets new classes of later tasks only in replayed images."""
+
     network: Network
     optimizer: torch.optim.Optimizer
     memory: Memory
@@ -191,16 +198,6 @@ class Method(ABC, Generic[S]):
     def has_past(self) -> bool:
         """Whether there is anything to replay; waits for the device."""
         return bool(len(self.memory.labels))
-
-    @property
-    def is_recordable(self) -> bool:
-        """Whether a GPU can record a step, which then must not wait for the device."""
-        return True
-
-    @property
-    def learns_new_by_replay_only(self) -> bool:
-        """Whether the classifier meets new classes of later tasks only in replayed images."""
-        return False
 
     def grow(self, classes: int) -> None:
         """Make room for classes that were not announced."""

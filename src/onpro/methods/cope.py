@@ -6,7 +6,7 @@ Streams", ICCV 2021.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -87,15 +87,15 @@ class CoPE(Method[CoPESettings]):
     memory: PerClassMemory  # type: ignore[assignment] # another kind of memory
 
     def __init__(self, settings: CoPESettings, context: Context) -> None:
-        super().__init__(settings, context)
+        embedding = settings.embedding or context.num_classes or DEFAULT_EMBEDDING
+        super().__init__(replace(settings, embedding=embedding), context)
         size, classes = context.memory, context.num_classes or 1
         require(
             size >= classes,
             f"a memory of {counted(size, 'image')} has no room for {classes} classes: "
             f"give at least {classes}.",
         )
-        dimension = settings.embedding or context.num_classes or DEFAULT_EMBEDDING
-        self.network = self.make_network(kind=PrototypeNetwork, projection=dimension)
+        self.network = self.make_network(kind=PrototypeNetwork, projection=embedding)
         self.optimizer = settings.make_optimizer(self.network.parameters())
         with room_for(size, context.device):
             self.memory = PerClassMemory(size, context.image_shape, device=context.device)

@@ -102,6 +102,7 @@ class GDumb(Method[GDumbSettings]):
     """Steps only fill the memory; after each task a new network learns the memory by CE."""
 
     memory: GreedyBalancedMemory
+    predicts_from_memory = True
 
     def __init__(self, settings: GDumbSettings, context: Context) -> None:
         super().__init__(settings, context)

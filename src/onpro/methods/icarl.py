@@ -48,6 +48,8 @@ class ICaRLSettings(ReplaySettings):
 class ICaRL(Method[ICaRLSettings]):
     """Binary cross-entropy: new classes by their labels, old ones by the previous network."""
 
+    predicts_from_memory = True
+
     def __init__(self, settings: ICaRLSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()

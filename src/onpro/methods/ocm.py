@@ -49,6 +49,8 @@ class OCMSettings(ContrastSettings):
 class OCM(Method[OCMSettings]):
     """First task: L = CE(X) + L_n; later: L = CE(Xb) + L_n + L_u + L_prev + L_mse."""
 
+    learns_new_by_replay_only = True
+
     def __init__(self, settings: OCMSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network(projection=settings.projection)
@@ -113,11 +115,6 @@ class OCM(Method[OCMSettings]):
             "ce": cross_entropy(logits, old.labels),
             "mse": losses.known_logits_error(logits, before, self.previous.known),
         }
-
-    @property
-    def learns_new_by_replay_only(self) -> bool:
-        """In later tasks the cross-entropy is that of replayed images."""
-        return True
 
     def end_task(self) -> None:
         """The network becomes the previous one."""

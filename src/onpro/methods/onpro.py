@@ -173,6 +173,8 @@ class OnPro(Method[OnProSettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
         self.contrast = RotationContrast(settings, context, self.network, self.random)
+        self.learns_new_by_replay_only = settings.cross_entropy == "replay"
+        self.is_recordable = settings.pair_rounding == "exact"  # else it waits for the device
         classes: int = self.network.classes
         device = context.device
         dimension = settings.projection or self.network.encoder.out_features
@@ -338,16 +340,6 @@ class OnPro(Method[OnProSettings]):
         return cross_entropy(of_new, images.first[:new]) + losses.mixup_cross_entropy(
             of_replay, images.first[new:], images.second[new:], images.weight[new:]
         )
-
-    @property
-    def is_recordable(self) -> bool:
-        """Plain rounding gives a number of images that only the device knows."""
-        return self.settings.pair_rounding == "exact"
-
-    @property
-    def learns_new_by_replay_only(self) -> bool:
-        """Unless a variant includes new images in the cross-entropy."""
-        return self.settings.cross_entropy == "replay"
 
     # Tasks and classes
 

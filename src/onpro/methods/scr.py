@@ -80,6 +80,8 @@ class SCRSettings(ReplaySettings):
 class SCR(Method[SCRSettings]):
     """L = SupCon of two views of replayed and new images; the linear head is not used."""
 
+    predicts_from_memory = True
+
     def __init__(self, settings: SCRSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network(projection=settings.projection)

@@ -4,9 +4,9 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, SupportsIndex, get_type_hints
 
 from onpro._version import __version__
 from onpro.data import find, located
@@ -14,9 +14,13 @@ from onpro.errors import UserError, counted
 from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
+from onpro.runs.method_file import MethodFile, file_of
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
+
+KeptModel = Literal["none", "network", "memory"]
+"""Nothing; the network and whatever else predictions need; the images of the memory too."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,15 @@ class RunConfig:
     data_dir: Path | None = None
     device: DeviceName = "auto"
     engine: Literal["auto"] | Engine = "auto"
+    model: KeptModel = "none"
+    """What is kept of the trained model."""
+    method_file: MethodFile | None = field(init=False)
+    """Where the method comes from, if it is a file of the user's own."""
 
     def __post_init__(self) -> None:
         self.settings.check()
         object.__setattr__(self, "settings", _as_typed(self.settings))
+        object.__setattr__(self, "method_file", file_of(self.method))
         object.__setattr__(self, "data", located(self.data))  # known by what it is, from anywhere
         if self.memory < 1:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
@@ -73,8 +82,19 @@ class RunConfig:
             "precision": self.precision,
             "settings": asdict(self.settings),
         }
-        # Named only where it is asked for, so that other runs keep the folders they always had.
-        return what | ({"deterministic": True} if self.deterministic else {})
+        # Named only where there is any, so that other runs keep the folders they always had.
+        if self.deterministic:
+            what["deterministic"] = True
+        if self.method_file:
+            what["method_sha256"] = self.method_file.digest
+        return what
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """For another process, which has to import the method's file before the settings exist."""
+        if self.method_file is None:
+            return super().__reduce_ex__(protocol)
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+        return _with_file, (self.method_file, values | {"settings": asdict(self.settings)})
 
     @property
     def identity(self) -> str:
@@ -129,8 +149,15 @@ def _as_typed(settings: Settings) -> Settings:
     return replace(settings, **typed)
 
 
-PLACE = {"data_dir", "device", "engine"}
-"""Fields that say where and how a run computes and not what."""
+def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
+    """A configuration whose method is in a file."""
+    file.require()
+    settings = method(values["method"]).settings_type(**values["settings"])
+    return RunConfig(**values | {"settings": settings})
+
+
+PLACE = {"data_dir", "device", "engine", "model"}
+"""Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
 RETIRED: dict[str, dict[str, Any]] = {
     "er": {"distillation": 0.0, "rotations": 1},
@@ -161,6 +188,7 @@ def read_config(folder: Path) -> RunConfig:
 
 def _configured(values: Any) -> RunConfig:
     config, settings = _objects(values)
+    _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
     retired = RETIRED.get(config["method"], {})
     settings = {
         name: value
@@ -169,7 +197,7 @@ def _configured(values: Any) -> RunConfig:
     }
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
-    differ = _difference(config, set(types), optional=PLACE | {"deterministic"})
+    differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | {"deterministic"})
     differ += _difference(settings, {field.name for field in fields(settings_type)})
     if differ:
         raise UserError(f"{', '.join(differ)}{_writer(values)}.")
@@ -192,6 +220,15 @@ def _configured(values: Any) -> RunConfig:
             "run."
         )
     return read
+
+
+def _import_method(path: Any, digest: Any) -> None:
+    """Import the file that the run's method is in, if it is in one."""
+    if path is None and digest is None:
+        return
+    if not (isinstance(path, str) and isinstance(digest, str)):
+        raise UserError("method_file and method_sha256 must both be texts.")
+    MethodFile(Path(path), digest).require()
 
 
 def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:

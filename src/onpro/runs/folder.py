@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onpro.errors import UserError
 from onpro.files import is_leftover
+from onpro.fitted import MODEL_FILE
 from onpro.runs.config import RunConfig, read_config
 from onpro.training import Checkpoints
 
@@ -30,6 +31,7 @@ class RunFolder:
         self.config = path / CONFIG
         self.events = path / EVENTS
         self.result = path / RESULT
+        self.model = path / MODEL_FILE
         self.checkpoints = Checkpoints(path / "checkpoint")
 
     def own(self) -> set[str]:
@@ -99,7 +101,7 @@ class RunFolder:
 
 def _is_own(name: str) -> bool:
     return (
-        name in (CONFIG, EVENTS, RESULT, WANDB_ID)
+        name in (CONFIG, EVENTS, RESULT, MODEL_FILE, WANDB_ID)
         or name.startswith(TENSORBOARD)
         or is_leftover(name)
     )

@@ -37,6 +37,10 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "experiment": config.experiment,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    if config.model != "none":
+        where["model"] = config.model
+    if config.method_file:
+        where["method_file"] = str(config.method_file.path)
     return config.what() | where | notes
 
 

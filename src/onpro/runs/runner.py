@@ -22,6 +22,7 @@ from onpro.runs.config import RunConfig, read_config
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
 from onpro.runs.folder import CONFIG, REPETITION, RunFolder
+from onpro.runs.model import save_model
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum, fault
 from onpro.streams import ClassIncremental
@@ -279,6 +280,8 @@ def running(
                 trainer.checkpointer = logs.enter_context(closing(writer))
                 yield from trainer.steps()
                 writer.close()
+                if config.model != "none":
+                    save_model(place.model, config, trainer)
                 result = collect(config, trainer, read_json(place.config))
                 result["checksum"] = checksum(result)
                 write_json(place.result, result)

@@ -82,6 +82,7 @@ class ClassIncremental:
         )
         self._batches = _batch_bounds([len(indices) for indices in per_task], batch_size)
         self.steps_per_task = tuple(-(-len(indices) // batch_size) for indices in per_task)
+        self.num_images = len(schedule)
         self._host_labels: list[int] = train_labels[schedule].tolist()
         self._digest = hashlib.sha256(schedule.numpy().tobytes()).hexdigest()
         self._data = data

@@ -83,5 +83,9 @@ class Benchmark(Stream, Protocol):
     def steps_per_task(self) -> tuple[int, ...]:
         """Number of batches of each task."""
 
+    @property
+    def num_images(self) -> int:
+        """Number of training images of the whole stream."""
+
     def test(self, task: int) -> Split:
         """Return the test images of a task, on the device of the stream."""

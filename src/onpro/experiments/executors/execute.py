@@ -121,6 +121,12 @@ def _start(todo: _Work, out: Path, executor: Executor) -> Iterator[Event]:
             if is_held(folder):
                 todo.waiting.append(_later(attempt))
                 continue
+        if attempt.config.method_file:
+            try:
+                attempt.config.method_file.require()  # a worker imports it too
+            except UserError as error:
+                yield Event("failed", attempt.config, str(error))
+                continue
         job = executor.start(attempt.config, out, alone=attempt.number > 1)
         todo.under_way.append((attempt, job))
         room -= 1
