@@ -29,6 +29,7 @@ HELPS = [
     *([command, "--help"] for command in COMMANDS),
     *(["run", name, "--help"] for name in methods()),
     ["run", "er-rot", "--help"],
+    ["run", "rot", "--help"],
     ["run", "onpro", "--data", "imagenet100", "--recipe", "without-projector", "--help"],
 ]
 PROVENANCE = ("paper", "official code", "ours")
@@ -111,7 +112,7 @@ def test_defaults_are_those_of_the_data_set_and_the_recipe(onpro: Command) -> No
 
 
 @pytest.mark.parametrize(
-    "mistake", [["--memory"], ["--memori", "3"], ["--recipe", "x"], ["--data", "x"]]
+    "mistake", [["--memory"], ["--memori", "3"], ["--recipe", "x"], ["--rotations", "4"]]
 )
 def test_help_is_given_beside_a_mistake(onpro: Command, mistake: list[str]) -> None:
     answer = onpro("run", "er", *mistake, "--help")
@@ -149,6 +150,17 @@ def test_help_may_be_asked_for_before_the_method(onpro: Command) -> None:
     asked = onpro("run", "--help", "er")
     assert asked == onpro("run", "er", "--help")
     assert asked.out.startswith("usage: onpro run er ")
+
+
+@pytest.mark.parametrize("name", sorted(wrappers()))
+def test_help_of_a_wrapper_says_how_to_use_it(onpro: Command, name: str) -> None:
+    answer = onpro("run", name, "--help")
+    assert answer == onpro("run", "--help", name)
+    assert answer.status == 0
+    assert answer.out.startswith(f"usage: onpro run METHOD-{name} [OPTIONS]\n")
+    assert f"onpro run {name} --base er" in words(answer.out)
+    based = onpro("run", name, "--base", "er", "--help")
+    assert based.out.startswith(f"usage: onpro run er-{name} [OPTIONS]\n")
 
 
 def test_help_lists_every_command(onpro: Command) -> None:

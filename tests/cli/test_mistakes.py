@@ -25,6 +25,16 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "wrapper without a method": (["run", "rot"], "onpro run er-rot, or onpro run rot --base er"),
     "wrapper of a wrapper": (["run", "kd", "--base", "rot"], "no method 'rot'"),
     "method that cannot be wrapped": (["run", "gdumb-rot"], "rot cannot wrap gdumb"),
+    "option of a wrapper": ([*ER, "--rotations", "4"], "classes use onpro run er-rot."),
+    "option of a wrapper that does not fit": (
+        ["run", "gdumb", *ER[2:], "--rotations=4"],
+        "no option '--rotations'",
+    ),
+    "wrapper as a recipe": ([*ER, "--recipe", "rotation"], "use onpro run er-rot."),
+    "other wrapper as a recipe": (
+        [*ER, "--recipe", "distillation"],
+        "er has no recipe 'distillation'; for distillation of features use onpro run er-kd.",
+    ),
     "unknown data set": ([*ER, "--data", "digts"], "no data set 'digts'; did you mean 'digits'?"),
     "unknown option": ([*ER, "--memori", "50"], "no option '--memori'; did you mean '--memory'?"),
     "option of another method": ([*ER, "--feedback", "0.1"], "no option '--feedback'"),

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,6 +121,8 @@ def main(arguments: Sequence[str]) -> int:
             from onpro.runs.method_file import resolve
         name = resolve(name)
     elif name in wrapper_outlines():
+        if not HELP.isdisjoint(rest) and not any(word.startswith("--base") for word in rest):
+            _help_on_wrapper(name)
         name, rest = _with_base(name, rest)
     try:
         options, settings = _parse(name, rest, named=named)
@@ -215,8 +217,13 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         usage = f"onpro run {name if named else '[METHOD]'}"
         defaults = command(RunOptions(), values)
         parse(command, ["--help"], default=defaults, given_by=given_by, usage=usage, **say)
+    _check_wrapped_options(name, known.settings, arguments)
     first = parse(command, arguments, **say).run
     _check_data(first.data)
+    if first.recipe and first.recipe not in known.recipes:
+        for wrapper, added in wrapper_outlines().items():
+            if first.recipe.startswith(wrapper) or first.recipe in added.about["title"].split():
+                _suggest_wrapped(name, wrapper, f"recipe '{first.recipe}'")
     with importing():
         from onpro.methods import settings_for
 
@@ -243,6 +250,41 @@ def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
         f"{wrapper} wraps a method; name it: onpro run er-{wrapper}, or onpro run {wrapper} "
         "--base er."
     )
+
+
+def _help_on_wrapper(name: str) -> None:
+    """Print how to use a wrapper, and its settings, and exit."""
+    about = wrapper_outlines()[name].about
+    paragraphs = [
+        f"Train a method with {about['title']} ({about['paper']}, {about['year']}).",
+        f"{name} is a wrapper: METHOD-{name} is METHOD wrapped in {name}, as in onpro run "
+        f"er-{name}, or onpro run {name} --base er. It has the options of both; see onpro run "
+        f"er-{name} --help.",
+    ]
+    kind = make_dataclass("Command", [("method", wrapper_outlines()[name].settings)])
+    say = {"command": f"onpro run {name}", "usage": f"onpro run METHOD-{name}"}
+    parse(kind, ["--help"], about="\n\n".join(paragraphs), **say)
+
+
+def _check_wrapped_options(name: str, settings: type[Any], arguments: Sequence[str]) -> None:
+    """Refuse an option that the method has only if it is wrapped, naming the wrapped method."""
+    known = {option.name for kind in (RunOptions, settings) for option in fields(kind)}
+    given = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    for wrapper, added in wrapper_outlines().items():
+        own = {option.name for option in fields(added.settings)} - known
+        for option in given:
+            if option[2:].replace("-", "_") in own:
+                _suggest_wrapped(name, wrapper, f"option '{option}'")
+
+
+def _suggest_wrapped(name: str, wrapper: str, missing: str) -> None:
+    """Refuse what a method lacks, naming the wrapped method; nothing if it cannot be wrapped."""
+    wrapped = f"{name}-{wrapper}"
+    try:
+        title = outline(wrapped).about["title"].rpartition(", ")[2]
+    except UserError:
+        return
+    raise UserError(f"{name} has no {missing}; for {title} use onpro run {wrapped}.")
 
 
 def _check_data(data: str) -> None:
