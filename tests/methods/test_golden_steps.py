@@ -137,11 +137,13 @@ def float32_terms(step: str, *names: str) -> list[str]:
 
 
 @pytest.mark.golden(*FIRST_INPUTS, *float32_terms("onpro/first_very_first_step", "ins_new", "ope"))
+@pytest.mark.slow
 def test_terms_of_the_very_first_step_in_float32(golden: Golden) -> None:
     onpro_step(golden, golden.group("onpro/first_very_first_step."), torch.float32, task=0)
 
 
 @pytest.mark.golden(*LATER_INPUTS, *float32_terms("onpro/later_task_first_step", "ins_*", "ope"))
+@pytest.mark.slow
 def test_terms_of_the_second_task_in_float32(golden: Golden) -> None:
     onpro_step(golden, golden.group("onpro/later_task_first_step."), torch.float32, task=1)
 
@@ -197,10 +199,12 @@ def test_ocm_later_step(golden: Golden) -> None:
 
 
 @pytest.mark.golden(*OCM_FIRST_INPUTS, *float32_terms("baselines/ocm.first_step", "l_n"))
+@pytest.mark.slow
 def test_terms_of_ocms_first_step_in_float32(golden: Golden) -> None:
     ocm_step(golden, golden.group("baselines/ocm.first_step."), torch.float32, task=0)
 
 
 @pytest.mark.golden(*OCM_LATER_INPUTS, *float32_terms("baselines/ocm.later_step", "l_*", "mse"))
+@pytest.mark.slow
 def test_terms_of_ocms_later_step_in_float32(golden: Golden) -> None:
     ocm_step(golden, golden.group("baselines/ocm.later_step."), torch.float32, task=1)

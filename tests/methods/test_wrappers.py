@@ -22,14 +22,22 @@ from onpro.training.check import (
 )
 from tests.methods.learners import DATA, batches, learner, refused, stepper, watch
 
+ROTATED = {"rotations": 4}
+OTHERS = [
+    *((f"{base}-rot", ROTATED) for base in ("aser", "gss", "mir", "scr")),
+    *((f"{base}-kd", {}) for base in ("aser", "dvc", "gss", "mir", "scr")),
+    ("er-rot-kd", ROTATED),
+]
+
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        *[(f"{base}-rot", {"rotations": 4}) for base in ("er", "aser", "scr", "dvc", "mir")],
-        *[(f"{base}-kd", {}) for base in ("er", "aser", "scr", "dvc", "gss")],
-        ("er-kd-rot", {"rotations": 4}),
-        ("er-rot-kd", {"rotations": 4}),
+        ("er-rot", ROTATED),
+        ("dvc-rot", ROTATED),
+        ("er-kd", {}),
+        ("er-kd-rot", ROTATED),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )
 @pytest.mark.parametrize(
