@@ -41,8 +41,7 @@ class ER(Method[ERSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        old = self.sample_replay(self.settings.replay_batch)
-        terms = self.terms(new, old)
+        terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
