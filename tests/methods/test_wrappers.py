@@ -63,6 +63,13 @@ def test_a_wrapper_refuses_a_method_whose_loss_is_not_apart(wrapper: str) -> Non
         method(f"gdumb-{wrapper}")
 
 
+def test_a_refusal_suggests_only_what_can_be_wrapped() -> None:
+    with pytest.raises(UserError) as refused:
+        method("gdumb-rot")
+    for base in str(refused.value).partition("take ")[2].rstrip(".").split(", "):
+        assert method(f"{base}-rot").about.name == f"{base}-rot"
+
+
 def test_a_wrapper_refuses_a_method_that_has_its_setting() -> None:
     with pytest.raises(UserError, match="rot cannot wrap er-rot, which has its own rotations"):
         method("er-rot-rot")

@@ -178,12 +178,16 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
     base, wrapper = _entry(base_name), _WRAPPERS[wrapper_name].cls
     name = f"{base_name}-{wrapper_name}"
     if not hasattr(base.cls, "terms"):
-        fitting = (known for known, entry in _METHODS.items() if hasattr(entry.cls, "terms"))
+        fitting = (
+            known
+            for known, entry in _METHODS.items()
+            if hasattr(entry.cls, "terms") and not _shared(entry.cls, wrapper)
+        )
         raise UserError(
             f"{wrapper_name} cannot wrap {base_name}, whose loss is not available apart from its "
             f"step: take {', '.join(sorted(fitting))}."
         )
-    shared = _names(wrapper.settings_type) & _names(base.cls.settings_type) - _names(Settings)
+    shared = _shared(base.cls, wrapper)
     if shared:
         setting = sorted(shared)[0].replace("_", " ")
         raise UserError(f"{wrapper_name} cannot wrap {base_name}, which has its own {setting}.")
@@ -200,6 +204,11 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
     )
     given = {"about": about, "settings_type": dataclass(frozen=True)(settings)}
     return Entry(type(name, (wrapper, base.cls), given), base.data, base.recipes)
+
+
+def _shared(base: type[AnyMethod], wrapper: type[AnyMethod]) -> set[str]:
+    """Return the settings that both have of their own, so that they cannot be combined."""
+    return _names(base.settings_type) & _names(wrapper.settings_type) - _names(Settings)
 
 
 def _settings(name: str, values: Values) -> Settings:
