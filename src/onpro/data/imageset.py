@@ -1,6 +1,7 @@
 """The data set type of every source: uint8 images, labels, class names, pixel statistics."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +33,18 @@ class Split:
     def to(self, device: torch.device) -> "Split":
         """Return the split on another device."""
         return Split(self.images.to(device), self.labels.to(device))
+
+    def relabelled(self, new_labels: Tensor) -> "Split":
+        """Return the split with `new_labels[label]` in the place of each label."""
+        return replace(self, labels=new_labels.to(self.labels.device)[self.labels])
+
+    def select(self, indices: Tensor) -> "Split":
+        """Return the images and labels at some indices."""
+        return Split(self.images.index_select(0, indices), self.labels.index_select(0, indices))
+
+    def batches(self, indices: Iterable[Tensor]) -> Iterator["Split"]:
+        """Yield the images and labels at each of a sequence of indices."""
+        return map(self.select, indices)
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,9 +89,9 @@ class ClassIncremental:
         self._position = 0
 
         device = torch.device(device)
-        self._train = Split(data.train.images, train_labels).to(device)
+        self._train = data.train.relabelled(rank).to(device)
         self._schedule = schedule.to(device)
-        self._test = Split(data.test.images, test_labels).to(device)
+        self._test = data.test.relabelled(rank).to(device)
         self._test_indices = [ids.to(device) for ids in _by_task(task_of[test_labels], tasks)]
 
     @property
@@ -103,23 +103,20 @@ class ClassIncremental:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        while self._position < len(self):
-            task, start, stop = self._batches[self._position]
+        remaining = self._batches[self._position :]
+        indices = (self._schedule[start:stop] for _, start, stop in remaining)
+        for (task, start, stop), arrived in zip(
+            remaining, self._train.batches(indices), strict=True
+        ):
             self._position += 1
-            indices = self._schedule[start:stop]
-            yield Batch(
-                images=self._train.images.index_select(0, indices),
-                labels=self._train.labels.index_select(0, indices),
-                task=task,
-                classes=tuple(sorted(set(self._host_labels[start:stop]))),
-            )
+            classes = tuple(sorted(set(self._host_labels[start:stop])))
+            yield Batch(arrived.images, arrived.labels, task, classes)
 
     def test(self, task: int) -> Split:
         """Return the test images of a task, on the device, with the labels of the stream."""
         if not 0 <= task < self.num_tasks:
             raise IndexError(f"the stream has tasks 0 to {self.num_tasks - 1}, not {task}")
-        indices = self._test_indices[task]
-        return Split(self._test.images[indices], self._test.labels[indices])
+        return self._test.select(self._test_indices[task])
 
     def state_dict(self) -> State:
         """Return the position and what identifies the stream."""
