@@ -20,7 +20,7 @@ from onpro.cli.live import Live
 from onpro.cli.options import ManyOptions
 from onpro.experiments.executors import Event, execute
 from onpro.experiments.plan import Place, configurations
-from onpro.experiments.tables import table
+from onpro.experiments.tables import paper_table
 from onpro.methods import registry
 from onpro.runs import run
 from tests.cli.conftest import Command
@@ -69,8 +69,8 @@ def test_gpus_get_as_many_runs_as_they_have_room_for(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     large = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
-    cells = list(table("table1").narrowed(data=data).cells())
-    executor = many._executor(cells, ManyOptions(**options))
+    requests = paper_table("table1").narrowed(data=data).requests()
+    executor = many._executor(requests, ManyOptions(**options))
     assert executor.device() == "cuda"
     assert executor.slots() == runs
 
@@ -91,44 +91,43 @@ def test_help_fits_80_columns(onpro: Command, command: str) -> None:
 
 
 def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
-    planned = onpro(*SMOKE, "--dry-run")
-    assert "2 runs: 2 missing" in planned.out
-    assert "unknown" in planned.out
+    before = onpro(*SMOKE, "--dry-run")
+    assert "2 runs: 2 missing" in before.out
+    assert "unknown" in before.out
     assert not (tmp_path / "out").exists()
 
     first = onpro(*SMOKE)
     assert first.status == 0, first.err
-    assert first.out.startswith("tiny, M = 20, accuracy\n")
-    (row,) = [line.split() for line in first.out.splitlines() if line.startswith("ER")]
-    assert row[1] == "2"
-    assert row[4:] == ["n", "too", "small"]
+    assert first.out.startswith("tiny, M = 20\n")
+    (row,) = [line.split() for line in first.out.splitlines() if line.startswith("er")]
+    assert row[2] == "2"
+    assert row[6:] == ["n", "too", "small"]
     assert "paper" not in first.out, "the paper does not have it"
     assert "2 of 2 done" in first.err
     results = list((tmp_path / "out").glob("er-tiny-m20-s?-*/result.json"))
     assert len(results) == 2
 
-    before = times(tmp_path / "out")
+    moments = times(tmp_path / "out")
     second = onpro(*SMOKE)
     assert second.out == first.out
     assert "started" not in second.err
     assert "2 runs: 2 done" in second.err
-    assert times(tmp_path / "out") == before
+    assert times(tmp_path / "out") == moments
 
-    planned = onpro(*SMOKE, "--seeds", "4", "--dry-run")
-    assert "4 runs: 2 done, 2 missing" in planned.out
-    assert re.search(r"run after run: (\d+ min )?\d+ s$", planned.out, re.MULTILINE)
+    more = onpro(*SMOKE, "--seeds", "4", "--dry-run")
+    assert "4 runs: 2 done, 2 missing" in more.out
+    assert re.search(r"run after run: (\d+ min )?\d+ s$", more.out, re.MULTILINE)
 
     results[0].write_text("{")
-    planned = onpro(*SMOKE, "--dry-run")
-    _, titles, _, row, *_ = (line.split() for line in planned.out.splitlines())
-    assert row[titles.index("damaged")] == "1"
+    (planned,) = json.loads(onpro(*SMOKE, "--dry-run", "--format", "json").out)
+    assert planned["damaged"] == 1
 
 
 def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:
     """Finished runs of a method on CIFAR-10 that ended so."""
-    part = table("table1").narrowed(data=["cifar10"], methods=[method], memory=[200])
-    (cell,) = part.cells(range(len(accuracies)))
-    for config, accuracy in zip(configurations(cell.experiment, Place()), accuracies, strict=True):
+    part = paper_table("table1").narrowed(data=["cifar10"], methods=[method], memory=[200])
+    (request,) = part.requests(range(len(accuracies)))
+    for config, accuracy in zip(configurations(request, Place()), accuracies, strict=True):
         (folder / config.folder).mkdir(parents=True)
         told = {"data": "cifar10", "method": method, "memory": 200, "seed": config.seed}
         told |= {"average_accuracy": accuracy, "identity": config.identity}
@@ -149,9 +148,10 @@ def test_the_table_stands_beside_the_papers(onpro: Command) -> None:
     answer = onpro(*CIFAR10, "--methods", "onpro,er")
     assert answer.status == 0, answer.err
     rows = [line.split() for line in answer.out.splitlines()]
-    assert answer.out.splitlines()[0] == "cifar10, M = 200, accuracy"
-    assert ["ER", "3", "21.00", "1.00", "18.52", "to", "23.48", "20.9", "0.9", "+0.10"] in rows
-    assert ["OnPro", "3", "61.03", "1.05", "58.42", "to", "63.64", "65.5", "1.0", "-4.47"] in rows
+    assert answer.out.splitlines()[0] == "cifar10, M = 200"
+    shown = {row[0]: " ".join(row[1:]) for row in rows if row}
+    assert shown["er"] == "3 21.0 ± 1.0 18.5 to 23.5 20.9 ± 0.9 +0.1"
+    assert shown["onpro"] == "3 61.0 ± 1.1 58.4 to 63.6 65.5 ± 1.0 -4.5"
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
@@ -160,16 +160,14 @@ def test_every_format_says_the_same(onpro: Command) -> None:
     asked = [*CIFAR10, "--methods", "er"]
     (record,) = json.loads(onpro(*asked, "--format", "json").out)
     assert (record["method"], record["data"], record["memory"]) == ("er", "cifar10", 200)
-    assert (record["n"], record["mean"], record["paper"]) == (3, 21.0, 20.9)
-    assert record["interval"] == pytest.approx(2.4841, abs=1e-4)
+    assert (record["n"], record["accuracy_mean"], record["paper_accuracy_mean"]) == (3, 21.0, 20.9)
+    assert record["accuracy_ci95"] == pytest.approx(2.4841, abs=1e-4)
     (line,) = csv.DictReader(io.StringIO(onpro(*asked, "--format", "csv").out))
-    assert {key: str(record[key] or "") for key in record} == line
+    assert {key: "" if record[key] is None else str(record[key]) for key in record} == line
     markdown = onpro(*asked, "--format", "markdown").out
-    assert (
-        "| ER | cifar10 | 200 | accuracy | 3 | 21.00 | 1.00 | 18.52 to 23.48 | 20.9 |" in markdown
-    )
+    assert "| cifar10 | 200 | er | 3 | 21.0 ± 1.0 | 18.5 to 23.5 | 20.9 ± 0.9 | +0.1 |" in markdown
     latex = onpro(*asked, "--format", "latex").out
-    assert "ER & cifar10 & 200 & accuracy & 3 & 21.00" in latex
+    assert r"ER & \textbf{21.0 $\pm$ 1.0} \\" in latex
     assert "\\toprule" in latex
 
 
@@ -180,9 +178,9 @@ def test_two_runs_are_too_few_for_an_interval(
     asked = ["table", "1", "--data", "cifar10", "--memory", "200", "--methods", "er"]
     asked += ["--seeds", "2", "--device", "cpu"]
     rows = [line.split() for line in onpro(*asked).out.splitlines()]
-    assert ["ER", "2", "21.00", "1.41", "n", "too", "small", "20.9", "0.9", "+0.10"] in rows
+    assert ["er", "2", "21.0", "±", "1.4", "n", "too", "small", "20.9", "±", "0.9", "+0.1"] in rows
     (record,) = json.loads(onpro(*asked, "--format", "json").out)
-    assert (record["n"], record["interval"]) == (2, None)
+    assert (record["n"], record["accuracy_ci95"]) == (2, None)
 
 
 @pytest.mark.usefixtures("pretended")
@@ -192,14 +190,14 @@ def test_a_constant_difference_is_named(
     pretend(tmp_path / "runs", result, "mir", [20.3, 21.3, 22.3])
     answer = onpro(*CIFAR10, "--methods", "mir,er", "--compare")
     (row,) = [line.split() for line in answer.out.splitlines() if "constant" in line]
-    assert row == ["MIR", "ER", "paired", "3", "pairs", "+0.30", "0.25", "constant", "difference"]
+    assert row == ["mir", "er", "paired", "3", "pairs", "+0.30", "0.25", "constant", "difference"]
 
 
 @pytest.mark.usefixtures("pretended")
 def test_methods_are_compared_over_common_seeds(onpro: Command) -> None:
     answer = onpro(*CIFAR10, "--methods", "onpro,er", "--compare")
-    (row,) = [line.split() for line in answer.out.splitlines() if "ER" in line and "OnPro" in line]
-    told = "OnPro ER paired 3 pairs +40.03 +39.89 to +40.18 6.9e-07 6.9e-07 0.25"
+    (row,) = [line.split() for line in answer.out.splitlines() if "onpro  er" in line]
+    told = "onpro er paired 3 pairs +40.03 +39.89 to +40.18 6.9e-07 6.9e-07 0.25"
     assert row == told.split()
 
 
@@ -207,14 +205,14 @@ def test_methods_are_compared_over_common_seeds(onpro: Command) -> None:
 def test_results_and_comparisons_are_one_document_for_programs(onpro: Command) -> None:
     asked = [*CIFAR10, "--methods", "onpro,er", "--compare", "--format"]
     both = json.loads(onpro(*asked, "json").out)
-    assert [record["title"] for record in both["results"]] == ["OnPro", "ER"]
+    assert [record["method"] for record in both["results"]] == ["onpro", "er"]
     (compared,) = both["comparisons"]
-    assert (compared["first"], compared["second"]) == ("OnPro", "ER")
+    assert (compared["first"], compared["second"]) == ("onpro", "er")
     assert (compared["test"], compared["n_first"], compared["n_second"]) == ("paired", 3, 3)
     assert compared["p"] == compared["p_holm"] < 1e-6
     assert compared["note"] is None
     answer = onpro(*asked, "csv")
-    assert [line["title"] for line in csv.DictReader(io.StringIO(answer.out))] == ["OnPro", "ER"]
+    assert [line["method"] for line in csv.DictReader(io.StringIO(answer.out))] == ["onpro", "er"]
     assert "not in csv: the comparison" in answer.err
 
 
@@ -236,8 +234,8 @@ def test_what_does_not_exist_is_named_and_the_rest_is_run(
     answer = onpro(*SMOKE, "--methods", "ocm,er", "--data", "tiny,elsewhere", "--seeds", "1")
     assert answer.status == 0
     lines = [line for line in answer.err.splitlines() if line.startswith("left out: ")]
-    assert any("OCM on tiny, M = 20" in line and "no method 'ocm'" in line for line in lines)
-    assert any("ER on elsewhere, M = 20: there is no data set" in line for line in lines)
+    assert any("ocm, tiny, M = 20" in line and "no method 'ocm'" in line for line in lines)
+    assert any("er, elsewhere, M = 20: there is no data set" in line for line in lines)
     assert "1 of 1 done" in answer.err
 
 
@@ -245,7 +243,7 @@ def test_a_whole_table_can_be_planned(onpro: Command) -> None:
     for name in ("table1", "tableA1", "tableA4"):
         answer = onpro("table", name, "--dry-run", "--device", "cpu")
         assert answer.status == 0
-        assert "ER" in answer.out
+        assert "er" in answer.out
         assert answer.err.count("Traceback") == 0
 
 
@@ -254,7 +252,10 @@ def test_a_data_set_that_cannot_be_had_is_named(onpro: Command, tmp_path: Path) 
     asked = [*SMOKE, "--data", "cifar10", "--seeds", "1", "--data-dir", "nowhere"]
     answer = onpro(*asked)
     assert answer.status == 2
-    assert "nothing of table1 can be run: ER on cifar10, M = 20: the data folder" in answer.err
+    assert (
+        "nothing of table1 can be run: er, limit_per_class=8, cifar10, M = 20: the data folder"
+        in answer.err
+    )
     assert len(answer.err.splitlines()) == 1
 
 
@@ -262,10 +263,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "no table": (["table"], "name a table: table1, "),
     "unknown table": (["table", "table9"], "no table 'table9'; did you mean"),
     "unknown method": ([*SMOKE, "--methods", "onproo"], "did you mean 'onpro'?"),
-    "unknown data set": ([*SMOKE, "--data", "nowhere"], "nothing of table1 can be run: ER on"),
+    "unknown data set": ([*SMOKE, "--data", "nowhere"], "nothing of table1 can be run: er, "),
     "memory in words": ([*SMOKE, "--memory", "big"], "--memory takes whole numbers"),
     "memory of no column": (["table", "1", "--memory", "7"], "no memory of 7 but 100, 200, 500"),
-    "no seeds": ([*SMOKE, "--seeds", "0"], "seeds must be at least 1, not 0"),
+    "no seeds": ([*SMOKE, "--seeds", "0"], "seeds must be from 1 to 10000, not 0"),
     "negative seed": ([*SMOKE, "--seed", "-1"], "seed must be at least 0"),
     "workers in words": ([*SMOKE, "--workers", "many"], "--workers takes auto or a number"),
     "no workers": ([*SMOKE, "--workers", "0"], "--workers takes auto or a number"),

@@ -7,12 +7,16 @@ from statistics import mean
 
 import pytest
 
+from onpro.cli import main
+from onpro.experiments import Summary
+from onpro.experiments.comparison import compare
+from onpro.experiments.experiment import Experiment
+from onpro.experiments.grouping import found
 from onpro.experiments.plan import Place, plan
-from onpro.experiments.statistics import curve
+from onpro.experiments.statistics import accuracy_curve
 from onpro.experiments.sweep import read_sweep
 from onpro.methods import settings_for
-from onpro.reports import comparisons, report
-from onpro.reports.outcome import Outcome, outcomes
+from onpro.reports.tables import comparisons, seed_ranges
 from onpro.runs.files import read_json
 from onpro.runs.reading import read_runs
 from onpro.text import written
@@ -22,18 +26,21 @@ BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.D
 
 
 @pytest.mark.parametrize("page", ["docs/results.md", "results/tuned/README.md"])
-def test_stored_results_and_pages_agree(page: str) -> None:
+def test_stored_results_and_pages_agree(
+    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
-    for folders, shown in blocks:
-        runs = read_runs([ROOT / folder for folder in folders.split()])
-        assert shown.strip() == report(runs).strip(), f"run: onpro report {folders}"
+    for arguments, shown in blocks:
+        assert main(["report", *arguments.split()]) == 0
+        assert shown.strip() == capsys.readouterr().out.strip(), f"run: onpro report {arguments}"
 
 
 def compared(*patterns: str) -> dict[tuple[str, str], list[str]]:
     """Return what `onpro report --compare` prints on accuracy, from the column n on."""
     folders = [folder for pattern in patterns for folder in sorted(ROOT.glob(pattern))]
-    lines = comparisons(read_runs(folders)).splitlines()
+    lines = comparisons(compare(found(read_runs(folders)), ["accuracy"]), "markdown").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {(row[0], row[1]): row[6:] for row in rows if row[4:5] == ["accuracy"]}
 
@@ -67,15 +74,20 @@ def test_stored_runs_are_complete() -> None:
         assert sum(map(sum, run.result["confusion"])) == 10000
 
 
-def onpro(memory: int, recipe: str | None = None) -> Outcome:
-    """What its runs on CIFAR-10 say."""
-    (found,) = (
-        outcome
-        for outcome in outcomes(read_runs([ROOT / "results/cifar10"]))
-        if (outcome.result["method"], outcome.result["memory"]) == ("onpro", memory)
-        and outcome.result.get("recipe") == recipe
+def onpro(memory: int, recipe: str | None = None) -> Experiment:
+    """Return its runs on CIFAR-10."""
+    (only,) = (
+        one
+        for one in found(read_runs([ROOT / "results/cifar10"]))
+        if (one.method, one.memory, one.recipe) == ("onpro", memory, recipe)
     )
-    return found
+    return only
+
+
+def accuracy(experiment: Experiment) -> Summary:
+    summary = experiment.summary("accuracy")
+    assert summary
+    return summary
 
 
 OFFICIAL = {
@@ -92,9 +104,9 @@ OFFICIAL = {
 
 @pytest.mark.parametrize(("memory", "tasks"), OFFICIAL)
 def test_onpro_keeps_up_with_its_official_implementation(memory: int, tasks: int) -> None:
-    found, official = onpro(memory), OFFICIAL[memory, tasks]
-    assert len(found.runs) >= 3
-    ours = mean(curve(run.result["accuracy"])[tasks - 1] for run in found.runs)
+    experiment, official = onpro(memory), OFFICIAL[memory, tasks]
+    assert len(experiment.runs) >= 3
+    ours = mean(accuracy_curve(run.result["accuracy"])[tasks - 1] for run in experiment.runs)
     gap = ours - mean(official)
     assert gap > -3
     shown = f"{written(ours, '.1f')} ({written(gap, '+.1f')})".replace("-", "−")
@@ -105,9 +117,9 @@ def test_onpro_keeps_up_with_its_official_implementation(memory: int, tasks: int
 
 @pytest.mark.parametrize("recipe", ["baseline", "without-apf", "without-ope"])
 def test_onpro_loses_by_an_ablation(recipe: str) -> None:
-    found = onpro(100, recipe)
-    assert len(found.runs) >= 2
-    assert found.accuracy.mean < onpro(100).accuracy.mean
+    ablation = accuracy(onpro(100, recipe))
+    assert ablation.n >= 2
+    assert ablation.mean < accuracy(onpro(100)).mean
 
 
 def test_precisions_of_onpro_agree() -> None:
@@ -119,25 +131,26 @@ def test_precisions_of_onpro_agree() -> None:
         if (run.result["method"], run.result["memory"]) == ("onpro", 200)
         and run.result["seed"] in range(3)
     ]
-    found = outcomes(compared)
-    assert {outcome.result["precision"] for outcome in found} == {"tf32", "fp16", "bf16"}
-    assert all(outcome.seeds == "0–2" for outcome in found)
-    means = [outcome.accuracy.mean for outcome in found]
-    assert max(means) - min(means) < max(outcome.accuracy.deviation or 0.0 for outcome in found)
+    experiments = found(compared)
+    assert {one.detail for one in experiments} == {"tf32", "fp16", "bf16"}
+    assert all(seed_ranges(one) == "0–2" for one in experiments)
+    summaries = list(map(accuracy, experiments))
+    means = [one.mean for one in summaries]
+    assert max(means) - min(means) < max(one.deviation or 0.0 for one in summaries)
 
 
 @pytest.mark.parametrize("name", ["aser", "er", "gdumb", "gss", "mir"])
 def test_the_recipe_tuned_is_the_winner_of_its_search(name: str) -> None:
     runs = [run for run in read_runs([ROOT / "results/tuned"]) if run.result["method"] == name]
-    best = max(outcomes(runs), key=lambda outcome: outcome.accuracy.mean)
-    assert best.seeds == "100, 101"
+    best = max(found(runs), key=lambda one: accuracy(one).mean)
+    assert seed_ranges(best) == "100, 101"
     won = read_json(best.runs[0].folder / "config.json")["settings"]
     assert won == asdict(settings_for(name, "cifar10", "tuned"))
 
 
 def test_the_search_is_complete() -> None:
     """What is stored is what the file asks for, no more and no less."""
-    cells = read_sweep(ROOT / "results/tuned/search.toml")
-    asked = plan(cells, ROOT / "results/tuned", Place(precision="bf16"))
+    requests = read_sweep(ROOT / "results/tuned/search.toml")
+    asked = plan(requests, ROOT / "results/tuned", Place(precision="bf16"))
     assert not asked.left()
     assert len(asked.runs()) == len(read_runs([ROOT / "results/tuned"]))

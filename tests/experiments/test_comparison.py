@@ -9,19 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
-from onpro.experiments.comparison import (
-    Comparison,
-    Sample,
-    compare,
-    paired,
-    planned_samples,
-    welch,
-)
-from onpro.experiments.experiment import Cell, Experiment, Measure
-from onpro.experiments.plan import Plan, PlannedExperiment, PlannedRun
+from onpro.experiments.comparison import Comparison, compare, paired, welch
+from onpro.experiments.experiment import MEASURES, Experiment, PlannedRun
 from onpro.experiments.statistics import holm
 from onpro.methods import settings_for
-from onpro.runs import RunConfig
+from onpro.runs import Finished, RunConfig
 
 PERCENT = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
 SAMPLES = st.lists(PERCENT, min_size=2, max_size=8)
@@ -82,13 +74,35 @@ def test_constant_samples_have_no_welch_test() -> None:
     assert welch([0.3, 0.3], [0.1, 0.2]).p is not None
 
 
-def sample(title: str, values: dict[Any, float], memory: int = 20, **more: Measure) -> Sample:
-    measure = more.get("measure", "average_accuracy")
-    return Sample(title, "tiny", memory, measure, values)
+SETTINGS = settings_for("er", "tiny")
+
+
+def experiment(
+    name: str,
+    values: dict[int, float],
+    *,
+    memory: int = 20,
+    measure: str = "accuracy",
+    found: bool = False,
+    **stream: Any,
+) -> Experiment:
+    """Finished runs with a value for each seed, planned or found."""
+    planned = tuple(
+        PlannedRun(
+            RunConfig("er", SETTINGS, "tiny", memory=memory, seed=seed, **stream),
+            "done",
+            Finished(Path(f"{name}-{seed}"), {MEASURES[measure]: value}),
+        )
+        for seed, value in values.items()
+    )
+    runs = tuple(run.finished for run in planned if run.finished)
+    return Experiment(name, "tiny", memory, runs=runs, planned=() if found else planned)
 
 
 def kinds(found: list[Comparison]) -> list[tuple[str, str, str, tuple[int, int]]]:
-    return [(one.first, one.second, one.difference.test, one.difference.n) for one in found]
+    return [
+        (one.first.name, one.second.name, one.difference.test, one.difference.n) for one in found
+    ]
 
 
 def test_runs_are_paired_by_seed_and_not_by_order() -> None:
@@ -97,7 +111,7 @@ def test_runs_are_paired_by_seed_and_not_by_order() -> None:
     far = {5 - seed: value for seed, value in near.items()}
 
     def p(other: dict[int, float]) -> float:
-        (found,) = compare([sample("a", first), sample("b", other)])
+        (found,) = compare([experiment("a", first), experiment("b", other)], ["accuracy"])
         assert found.difference.p is not None
         return found.difference.p
 
@@ -106,10 +120,10 @@ def test_runs_are_paired_by_seed_and_not_by_order() -> None:
 
 
 def test_only_common_keys_are_paired_and_without_two_of_them_the_test_is_welchs() -> None:
-    a = sample("a", {0: 1.0, 1: 2.5, 2: 3.0})
-    b = sample("b", {1: 1.0, 2: 2.0, 3: 9.0})
-    c = sample("c", {2: 1.0, 7: 2.0})
-    found = compare([a, b, c])
+    a = experiment("a", {0: 1.0, 1: 2.5, 2: 3.0})
+    b = experiment("b", {1: 1.0, 2: 2.0, 3: 9.0})
+    c = experiment("c", {2: 1.0, 7: 2.0})
+    found = compare([a, b, c], ["accuracy"])
     assert kinds(found) == [
         ("a", "b", "paired", (2, 2)),
         ("a", "c", "Welch", (3, 2)),
@@ -118,18 +132,27 @@ def test_only_common_keys_are_paired_and_without_two_of_them_the_test_is_welchs(
     assert found[0].difference.mean == 1.25
 
 
+def test_runs_found_on_disk_are_not_paired() -> None:
+    a, b = (experiment(name, {0: 1.0, 1: 2.5}, found=True) for name in "ab")
+    assert kinds(compare([a, b], ["accuracy"])) == [("a", "b", "Welch", (2, 2))]
+
+
 def test_p_values_are_adjusted_for_all_pairs_of_a_measure() -> None:
-    accuracy = [
-        sample(f"{number}", {(number, run): number + run**1.5 for run in range(4)}, memory)
+    made = [
+        experiment(
+            str(number),
+            {run: number + run**1.5 + 0.1 * number * run for run in range(4)},
+            memory=memory,
+            found=True,
+        )
         for memory in (20, 40)
         for number in range(3)
     ]
-    forgetting = [
-        sample(f"{number}", {(number, run): number + run for run in range(3)}, measure=measure)
-        for measure in ("average_forgetting",)
-        for number in range(2)
+    other = [
+        experiment(f"x{n}", {run: n + run for run in range(3)}, measure="forgetting", found=True)
+        for n in range(2)
     ]
-    found = compare([*accuracy, *forgetting])
+    found = compare([*made, *other], ["accuracy", "forgetting"])
     assert len(found) == 3 + 3 + 1
     p = [one.difference.p for one in found]
     assert all(value is not None for value in p)
@@ -141,52 +164,32 @@ def test_constant_differences_do_not_count_in_the_correction() -> None:
     values = {0: 1.0, 1: 2.0, 2: 4.0}
     shifted = {seed: value + 1 for seed, value in values.items()}
     other = {0: 1.5, 1: 2.2, 2: 4.9}
-    found = compare([sample("a", values), sample("b", shifted), sample("c", other)])
+    made = [experiment(name, of) for name, of in zip("abc", (values, shifted, other), strict=True)]
+    found = compare(made, ["accuracy"])
     p = [one.difference.p for one in found]
     assert p[0] is None
     assert found[0].p_holm is None
     assert [one.p_holm for one in found[1:]] == holm([value for value in p[1:] if value])
 
 
-def experiment(title: str, memory: int = 20) -> Experiment:
-    return Experiment(title, "er", "tiny", memory, seeds=(0, 1))
-
-
-def done(wanted: Experiment, *accuracies: float, **stream: Any) -> PlannedExperiment:
-    settings = settings_for("er", "tiny")
-    runs = tuple(
-        PlannedRun(
-            RunConfig("er", settings, "tiny", seed=seed, **stream),
-            "done",
-            {"average_accuracy": value},
-        )
-        for seed, value in enumerate(accuracies)
+def test_only_experiments_with_the_same_memory_and_two_runs_are_compared() -> None:
+    found = compare(
+        [
+            experiment("a", {0: 1, 1: 2}),
+            experiment("b", {0: 3, 1: 5}),
+            experiment("c", {0: 0, 1: 1.5}),
+            experiment("a", {0: 1, 1: 2}, memory=40),
+            experiment("single", {0: 1}),
+        ],
+        ["accuracy"],
     )
-    return PlannedExperiment(wanted, runs)
-
-
-def compared(*experiments: PlannedExperiment) -> list[Comparison]:
-    plan = Plan(Path("runs"), experiments)
-    cells = [Cell(e.experiment, "average_accuracy") for e in plan.experiments]
-    return compare(planned_samples(cells, plan))
-
-
-def test_only_experiments_of_one_column_are_compared() -> None:
-    a, b, c = (experiment(title) for title in "abc")
-    found = compared(
-        done(a, 1, 2),
-        done(b, 3, 5),
-        done(c, 0, 1.5),
-        done(experiment("a", memory=40), 1, 2),
-        done(experiment("unfinished"), 1),
-    )
-    assert [(one.first, one.second, one.memory) for one in found] == [
-        ("a", "b", 20),
-        ("a", "c", 20),
-        ("b", "c", 20),
+    assert kinds(found) == [
+        (first, second, "paired", (2, 2)) for first, second in (("a", "b"), ("a", "c"), ("b", "c"))
     ]
     assert [one.difference.mean for one in found] == [-2.5, 0.75, 3.25]
-    assert {one.difference.test for one in found} == {"paired"}
+
+
+VALUES, OTHERS = {0: 1.0, 1: 2.0, 2: 4.0}, {0: 3.0, 1: 5.0, 2: 4.0}
 
 
 @pytest.mark.parametrize(
@@ -200,15 +203,19 @@ def test_only_experiments_of_one_column_are_compared() -> None:
     ],
 )
 def test_runs_on_different_streams_are_not_paired(stream: dict[str, Any]) -> None:
-    (found,) = compared(done(experiment("a"), 1, 2, 4), done(experiment("b"), 3, 5, 4, **stream))
-    assert kinds([found]) == [("a", "b", "Welch", (3, 3))]
-    (same,) = compared(
-        done(experiment("a"), 1, 2, 4, **stream), done(experiment("b"), 3, 5, 4, **stream)
-    )
-    assert kinds([same]) == [("a", "b", "paired", (3, 3))]
+    other = experiment("b", OTHERS, **stream)
+    found = compare([experiment("a", VALUES), other], ["accuracy"])
+    assert kinds(found) == [("a", "b", "Welch", (3, 3))]
+    same = compare([experiment("a", VALUES, **stream), other], ["accuracy"])
+    assert kinds(same) == [("a", "b", "paired", (3, 3))]
 
 
 def test_a_default_written_out_is_the_same_stream() -> None:
-    usual = {"tasks": 3, "batch_size": 10, "class_order": "natural", "image_size": 12}
-    (found,) = compared(done(experiment("a"), 1, 2, 4), done(experiment("b"), 3, 5, 4, **usual))
+    usual: dict[str, Any] = {
+        "tasks": 3,
+        "batch_size": 10,
+        "class_order": "natural",
+        "image_size": 12,
+    }
+    (found,) = compare([experiment("a", VALUES), experiment("b", OTHERS, **usual)], ["accuracy"])
     assert found.difference.test == "paired"

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onpro.experiments.grouping import by_experiment
+from onpro.experiments.grouping import found
 from onpro.methods import settings_for
 from onpro.runs import Finished
 
@@ -27,7 +27,7 @@ def test_settings_are_named_rather_than_their_hash(tmp_path: Path) -> None:
         finished(tmp_path, 0, "bbbbbbbb", replay_batch=7),
         finished(tmp_path, 0, "cccccccc", limit_per_class=9),
     ]
-    assert {title: len(members) for title, members in by_experiment(runs).items()} == {
+    assert {str(one): len(one.runs) for one in found(runs)} == {
         "er, digits, M = 50": 2,
         "er, replay_batch=7, digits, M = 50": 1,
         "er, limit_per_class=9, digits, M = 50": 1,
@@ -40,10 +40,10 @@ def test_what_computes_otherwise_is_told_apart(tmp_path: Path) -> None:
         finished(tmp_path, 0, "bbbbbbbb", precision="bf16"),
         finished(tmp_path, 0, "cccccccc", precision="bf16", deterministic=True),
     ]
-    assert list(by_experiment(runs)) == [
-        "er, digits, M = 50, fp32",
-        "er, digits, M = 50, bf16",
-        "er, digits, M = 50, bf16, deterministic",
+    assert [str(one) for one in found(runs)] == [
+        "er, bf16, digits, M = 50",
+        "er, bf16, deterministic, digits, M = 50",
+        "er, fp32, digits, M = 50",
     ]
 
 
@@ -53,9 +53,9 @@ def test_engines_and_devices_are_not_pooled(tmp_path: Path) -> None:
         for seed, (engine, device) in enumerate([("eager", "cuda"), ("graph", "cuda")] * 2)
         for run in [finished(tmp_path, seed, "aaaaaaaa")]
     ]
-    assert {title: len(members) for title, members in by_experiment(runs).items()} == {
-        "er, digits, M = 50, fp32, eager cuda": 2,
-        "er, digits, M = 50, fp32, graph cuda": 2,
+    assert {str(one): len(one.runs) for one in found(runs)} == {
+        "er, fp32, eager cuda, digits, M = 50": 2,
+        "er, fp32, graph cuda, digits, M = 50": 2,
     }
 
 
@@ -67,13 +67,13 @@ def test_the_digits_are_the_last_resort() -> None:
         )
         for code in ("12345678", "9abcdef0")
     ]
-    assert list(by_experiment(runs)) == [
-        "er, digits, M = 50, fp32, x y, 12345678",
-        "er, digits, M = 50, fp32, x y, 9abcdef0",
+    assert [str(one) for one in found(runs)] == [
+        "er, fp32, x y, 12345678, digits, M = 50",
+        "er, fp32, x y, 9abcdef0, digits, M = 50",
     ]
 
 
 def test_runs_that_say_nothing_of_their_settings_are_not_pooled() -> None:
     result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
     runs = [Finished(Path(f"gone/{name}"), result) for name in ("a-new", "b-new")]
-    assert [len(members) for members in by_experiment(runs).values()] == [1, 1]
+    assert [len(one.runs) for one in found(runs)] == [1, 1]

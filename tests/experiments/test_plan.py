@@ -10,9 +10,9 @@ import pytest
 
 from onpro.errors import UserError
 from onpro.experiments.estimate import Estimates, time_briefly
-from onpro.experiments.experiment import Cell, Experiment, Pairs
+from onpro.experiments.experiment import Pairs, Request
 from onpro.experiments.plan import Place, Plan, configurations, plan
-from onpro.experiments.tables import table
+from onpro.experiments.tables import paper_table
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare, run
 from onpro.runs.files import locked
@@ -24,16 +24,12 @@ STREAM = (("limit_per_class", 8),)
 PLACE = Place("cpu")
 
 
-def er(
-    seeds: int = 3, *, title: str = "ER", settings: Pairs = (), stream: Pairs = STREAM
-) -> Experiment:
-    return Experiment(
-        title, "er", "tiny", 20, tuple(range(seeds)), settings=settings, stream=stream
-    )
+def er(seeds: int = 3, *, settings: Pairs = (), stream: Pairs = STREAM) -> Request:
+    return Request("er", "tiny", 20, tuple(range(seeds)), settings=settings, stream=stream)
 
 
-def planned(out: Path, *experiments: Experiment) -> Plan:
-    return plan([Cell(e, "average_accuracy") for e in experiments], out, PLACE)
+def planned(out: Path, *requests: Request) -> Plan:
+    return plan(requests, out, PLACE)
 
 
 class Stop:
@@ -60,8 +56,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_runs_are_done_unfinished_or_missing(out: Path) -> None:
     (experiment,) = planned(out, er()).experiments
-    assert [r.state for r in experiment.runs] == ["done", "unfinished", "missing"]
-    assert experiment.values("average_accuracy").keys() == {0}
+    assert [r.state for r in experiment.planned] == ["done", "unfinished", "missing"]
+    assert [run.result["seed"] for run in experiment.runs] == [0]
+    assert experiment.name == "er, limit_per_class=8"
 
 
 def test_what_was_begun_comes_first_then_seed_by_seed(out: Path) -> None:
@@ -79,7 +76,7 @@ def test_what_was_begun_comes_first_then_seed_by_seed(out: Path) -> None:
 def test_a_run_in_other_hands_is_running(out: Path) -> None:
     config = list(configurations(er(), PLACE))[1]
     with locked(out / config.folder):
-        assert [r.state for r in planned(out, er()).experiments[0].runs][1] == "running"
+        assert [r.state for r in planned(out, er()).experiments[0].planned][1] == "running"
         assert config in planned(out, er()).left(), "it is waited for"
 
 
@@ -93,24 +90,24 @@ def test_other_settings_are_other_runs(out: Path) -> None:
 
 
 def test_experiments_share_runs_of_equal_settings(out: Path) -> None:
-    twice = planned(out, er(), er(5, title="again", settings=(("learning_rate", 0.1),)))
+    twice = planned(out, er(), er(5, settings=(("learning_rate", 0.1),)))
     assert [r.state for r in twice.runs()] == ["done", "unfinished"] + ["missing"] * 3
     assert len(twice.left()) == 4
 
 
 def test_a_variant_that_is_the_method_itself_shares_its_runs() -> None:
-    cells = [
-        cell
+    parts = [
+        paper_table(name).narrowed(methods=[part], data=["cifar10"], memory=[200])
         for name, part in (("tableA5", "alpha-0.25"), ("table4", "onpro"), ("table1", "onpro"))
-        for cell in table(name).narrowed(methods=[part], data=["cifar10"], memory=[200]).cells()
     ]
-    titles = {cell.experiment.title for cell in cells}
+    titles = {row.title for part in parts for row in part.rows}
     assert titles == {"α = 0.25", "Random", "APF", "OnPro"}
     configs = [
         config
-        for cell in cells
-        if cell.experiment.title != "Random"
-        for config in configurations(cell.experiment, PLACE)
+        for part in parts
+        for request in part.requests()
+        if request.recipe != "random-mixup"
+        for config in configurations(request, PLACE)
     ]
     assert len(configs) == 5 + 15 + 15
     assert len({config.folder for config in configs}) == 15
@@ -119,30 +116,30 @@ def test_a_variant_that_is_the_method_itself_shares_its_runs() -> None:
 def test_what_does_not_exist_is_named_and_left_out(tmp_path: Path) -> None:
     experiments = [
         er(),
-        replace(er(), method="nobody", title="Nobody"),
-        replace(er(), recipe="somehow", title="ER somehow"),
+        replace(er(), method="nobody"),
+        replace(er(), recipe="somehow"),
         replace(er(), data="elsewhere"),
         replace(er(), data="elsewhere", memory=30),
         replace(er(), memory=2),
     ]
     there = planned(tmp_path, *experiments)
-    assert [bool(e.runs) for e in there.experiments] == [True] + [False] * 5
+    assert [bool(e.planned) for e in there.experiments] == [True] + [False] * 5
     nobody, somehow, elsewhere, small = there.problems()
-    assert nobody.startswith("Nobody on tiny, M = 20: there is no method 'nobody'")
-    assert somehow.startswith("ER somehow on tiny, M = 20: there is no recipe of er 'somehow'")
+    assert nobody.startswith("nobody, tiny, M = 20: there is no method 'nobody'")
+    assert somehow.startswith("er (somehow), tiny, M = 20: there is no recipe of er 'somehow'")
     assert elsewhere.startswith(
-        "ER on elsewhere, M = 20; ER on elsewhere, M = 30: there is no data set 'elsewhere'"
+        "er, elsewhere, M = 20; er, elsewhere, M = 30: there is no data set 'elsewhere'"
     )
     assert "smaller than a batch" in small
     assert len(there.left()) == 3
 
 
 def test_the_whole_of_every_table_can_be_planned(tmp_path: Path) -> None:
-    cells = [cell for name in ("table2", "tableA1", "tableA2", "tableA4") for cell in
-             table(name).cells(range(1))]  # fmt: skip
-    there = plan(cells, tmp_path, PLACE)
+    names = ("table2", "tableA1", "tableA2", "tableA4")
+    requests = [one for name in names for one in paper_table(name).requests(range(1))]
+    there = plan(requests, tmp_path, PLACE)
     assert there.left()
-    assert all(bool(e.runs) != bool(e.problem) for e in there.experiments)
+    assert all(bool(e.planned) != bool(e.problem) for e in there.experiments)
 
 
 def test_a_damaged_result_is_named_and_not_run_again(tmp_path: Path) -> None:
@@ -163,7 +160,7 @@ def test_a_data_set_can_be_left_out(out: Path) -> None:
     there = planned(out, er(), replace(er(), data="digits"))
     without = there.without("tiny", "it is gone.")
     assert {c.data for c in without.left()} == {"digits"}
-    assert without.experiments[0].values("average_accuracy").keys() == {0}, "what is done stays"
+    assert len(without.experiments[0].values("accuracy")) == 1, "what is done stays"
     assert any("it is gone." in problem for problem in without.problems())
 
 

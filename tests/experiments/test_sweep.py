@@ -5,19 +5,24 @@ from pathlib import Path
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments.experiment import Experiment, experiments_of
+from onpro.experiments.experiment import Request
+from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 
 
-def sweep(tmp_path: Path, text: str) -> list[Experiment]:
+def sweep(tmp_path: Path, text: str) -> list[Request]:
     path = tmp_path / "sweep.toml"
     path.write_text(text)
-    return experiments_of(read_sweep(path))
+    return read_sweep(path)
+
+
+def names(requests: list[Request]) -> list[str]:
+    return [one.name for one in plan(requests, Path("nowhere"), Place()).experiments]
 
 
 def test_one_run_needs_only_a_method(tmp_path: Path) -> None:
     (only,) = sweep(tmp_path, '[[runs]]\nmethod = "er"')
-    assert only == Experiment("er", "er", "digits", 100, (0,))
+    assert only == Request("er", "digits", 100, (0,))
 
 
 def test_a_grid_is_every_combination(tmp_path: Path) -> None:
@@ -41,35 +46,32 @@ def test_a_grid_is_every_combination(tmp_path: Path) -> None:
     assert {e.seeds for e in found} == {(0, 1, 2, 3, 4)}
 
 
-def test_accuracy_and_forgetting_are_measured(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
-    path.write_text('[[runs]]\nmethod = "er"\ndata = "cifar10"\nmemory = 200')
-    cells = read_sweep(path)
-    assert [cell.measure for cell in cells] == ["average_accuracy", "average_forgetting"]
-    assert [cell.paper for cell in cells] == [(20.9, 0.9), (62.9, 1.0)]
+def paper(tmp_path: Path, text: str) -> dict[str, tuple[float, float]]:
+    """The paper's values beside the only experiment of a file."""
+    (only,) = plan(sweep(tmp_path, text), tmp_path, Place()).experiments
+    return dict(only.paper)
+
+
+def test_an_experiment_of_the_paper_stands_beside_its_values(tmp_path: Path) -> None:
+    run = '[[runs]]\nmethod = "er"\ndata = "cifar10"\nmemory = 200'
+    assert paper(tmp_path, run) == {"accuracy": (20.9, 0.9), "forgetting": (62.9, 1.0)}
 
 
 def test_what_the_paper_did_not_run_has_no_value_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
     base = '[[runs]]\nmethod = "onpro"\ndata = "cifar10"\nmemory = 200\n'
     for more in ('recipe = "without-ope"', "settings.replay_batch = 32", "limit_per_class = 5"):
-        path.write_text(base + more)
-        assert {cell.paper for cell in read_sweep(path)} == {None}
+        assert not paper(tmp_path, base + more)
 
 
 def test_a_variant_of_the_paper_stands_beside_its_values(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.toml"
     run = '[[runs]]\nmethod = "onpro"\ndata = "cifar10"\nmemory = 100\nrecipe = "without-ope"'
-    path.write_text(run)
-    assert [cell.paper for cell in read_sweep(path)] == [(53.1, 1.4), (24.7, 2.0)]
+    assert paper(tmp_path, run) == {"accuracy": (53.1, 1.4), "forgetting": (24.7, 2.0)}
 
 
 def test_recipes_and_the_method_itself(tmp_path: Path) -> None:
     found = sweep(tmp_path, '[[runs]]\nmethod = "onpro"\nrecipe = ["none", "without-ope"]')
-    assert [(e.title, e.recipe) for e in found] == [
-        ("onpro", None),
-        ("onpro (without-ope)", "without-ope"),
-    ]
+    assert [one.recipe for one in found] == [None, "without-ope"]
+    assert names(found) == ["onpro", "onpro (without-ope)"]
 
 
 def test_settings_are_a_grid_too(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_settings_are_a_grid_too(tmp_path: Path) -> None:
         for rate in (0.001, 1.0)
         for rotations in (1, 4)
     ]
-    assert found[0].title == "onpro, learning_rate=0.001, rotations=1", "what all have is not said"
+    assert names(found)[0] == "onpro, learning_rate=0.001, rotations=1, mixup=False"
 
 
 def test_pairs_of_numbers_can_be_a_grid(tmp_path: Path) -> None:
@@ -125,7 +127,10 @@ def test_common_values_hold_where_nothing_else_is_said(tmp_path: Path) -> None:
     assert first.stream == (("limit_per_class", 8),)
     assert (second.memory, second.stream) == (40, first.stream)
     assert dict(second.settings) == {"encoder": "slim", "learning_rate": 0.05}
-    assert [e.title for e in found] == ["er", "er, learning_rate=0.05"]
+    assert names(found) == [
+        "er, limit_per_class=8",
+        "er, learning_rate=0.05, limit_per_class=8",
+    ]
 
 
 def test_what_is_asked_for_twice_is_run_once(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments.experiment import experiments_of
 from onpro.experiments.plan import Place, plan
-from onpro.experiments.tables import Table, reported, table, tables
+from onpro.experiments.tables import PaperTable, paper_name, paper_table, paper_tables, reported
 from onpro.methods import recipes
 from onpro.runs import RunConfig
 
@@ -93,37 +92,43 @@ RUNS = {
 
 def printed(name: str) -> list[tuple[str, list[str]]]:
     """Rows of a table: title, and the paper's values as it prints them."""
-    cells = list(table(name).cells())
-    rows: dict[str, list[str]] = {}
-    for cell in cells:
-        assert cell.paper is not None
-        rows.setdefault(cell.experiment.title, []).append(f"{cell.paper[0]}±{cell.paper[1]}")
-    return list(rows.items())
+    return [
+        (row.title, [f"{mean}±{deviation}" for mean, deviation in row.values.values()])
+        for row in paper_table(name).rows
+    ]
+
+
+def values(part: PaperTable) -> list[float | None]:
+    """The paper's means beside the experiments of a table, as a plan has them."""
+    return [
+        one.paper[measure][0] if measure in one.paper else None
+        for one in plan(part.requests(range(1)), Path("nowhere"), Place()).experiments
+        for measure in part.measures
+    ]
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_the_benchmark_has_14_methods_9_columns_and_15_runs(name: str) -> None:
-    cells = list(table(name).cells())
-    found = {(c.experiment.method, c.experiment.data, c.experiment.memory) for c in cells}
+    requests = paper_table(name).requests()
+    found = {(one.method, one.data, one.memory) for one in requests}
     assert found == {(method, *place) for method in METHODS for place in PLACES}
-    assert len(cells) == 14 * 9
-    runs = {(e, seed) for e in experiments_of(cells) for seed in e.seeds}
+    assert len(requests) == 14 * 9
+    runs = {(one, seed) for one in requests for seed in one.seeds}
     assert len(runs) == 14 * 9 * 15
     assert {seed for _, seed in runs} == set(range(15))
     assert all((e.recipe, e.settings, e.stream) == (None, (), ()) for e, _ in runs)
 
 
 def test_tables_1_and_2_are_measured_on_the_same_runs() -> None:
-    first, second = list(table("table1").cells()), list(table("table2").cells())
-    assert experiments_of(first) == experiments_of(second)
-    assert {cell.measure for cell in first} == {"average_accuracy"}
-    assert {cell.measure for cell in second} == {"average_forgetting"}
+    first, second = paper_table("table1"), paper_table("table2")
+    assert first.requests() == second.requests()
+    assert (first.measures, second.measures) == (("accuracy",), ("forgetting",))
 
 
 @pytest.fixture(scope="module")
 def whole_table() -> list[RunConfig]:
     """The runs of Table 1, as they are planned where nothing has been run."""
-    there = plan(table("table1").cells(), Path("nowhere"), Place("cuda", "bf16"))
+    there = plan(paper_table("table1").requests(), Path("nowhere"), Place("cuda", "bf16"))
     assert not there.problems()
     return there.left()
 
@@ -157,16 +162,16 @@ def test_the_data_of_table_1_are_split_as_in_the_paper(data: str) -> None:
 
 
 def test_the_cells_of_imagenet_are_named_and_left_out() -> None:
-    there = plan(table("tableA2").cells(), Path("nowhere"), Place())
+    there = plan(paper_table("tableA2").requests(), Path("nowhere"), Place())
     assert not there.left()
     small, large = there.problems()
-    assert "ER on imagenet100, M = 1000" in small
+    assert "er, imagenet100, M = 1000" in small
     assert "cannot load the paper's data set 'imagenet1k' yet" in large
 
 
 def test_every_table_is_there_with_its_number_of_runs() -> None:
-    assert {name: known.runs for name, known in tables().items()} == RUNS
-    for known in tables().values():
+    assert {name: known.runs for name, known in paper_tables().items()} == RUNS
+    for known in paper_tables().values():
         assert len({row.title for row in known.rows}) == len(known.rows)
 
 
@@ -189,11 +194,11 @@ def test_table_2_corner_by_corner() -> None:
 
 
 ABLATION = [
-    (data, memory, f"average_{measure}")
+    (data, memory, measure)
     for data, memory in (("cifar10", 100), ("cifar100", 500))
     for measure in ("accuracy", "forgetting")
 ]
-CIFAR10 = [("cifar10", m, "average_accuracy") for m in (100, 200, 500)]
+CIFAR10 = [("cifar10", m, "accuracy") for m in (100, 200, 500)]
 OTHERS: dict[str, tuple[list[tuple[str, int, str]], list[str]]] = {
     "table3": (
         ABLATION,
@@ -216,7 +221,7 @@ OTHERS: dict[str, tuple[list[tuple[str, int, str]], list[str]]] = {
         ["ER: 19.4±0.6 20.9±0.9 26.0±1.2", "ER with KD: 17.0±2.7 17.3±2.1 17.6±0.8"],
     ),
     "tableA2": (
-        [("imagenet100", 1000, "average_accuracy"), ("imagenet1k", 5000, "average_accuracy")],
+        [("imagenet100", 1000, "accuracy"), ("imagenet1k", 5000, "accuracy")],
         [
             "ER: 9.6±3.5 5.6±4.5",
             "SCR: 12.9±2.2 4.7±0.2",
@@ -245,7 +250,7 @@ OTHERS: dict[str, tuple[list[tuple[str, int, str]], list[str]]] = {
         ],
     ),
     "tableA5": (
-        [("cifar10", 200, "average_accuracy"), ("cifar100", 500, "average_accuracy")],
+        [("cifar10", 200, "accuracy"), ("cifar100", 500, "accuracy")],
         [
             "α = 0: 62.9±2.5 22.0±1.5",
             "α = 0.1: 63.2±2.0 22.7±0.7",
@@ -265,92 +270,92 @@ OTHERS: dict[str, tuple[list[tuple[str, int, str]], list[str]]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_other_tables_are_as_the_paper_prints_them(name: str) -> None:
     columns, rows = OTHERS[name]
-    assert [(c.data, c.memory, c.measure) for c in table(name).columns] == columns
+    table = paper_table(name)
+    assert [(*place, measure) for place in table.places for measure in table.measures] == columns
     assert [f"{title}: {' '.join(values)}" for title, values in printed(name)] == rows
 
 
 @pytest.mark.parametrize("name", ["table3", "table4", "tableA3", "tableA5", "tableA6"])
 def test_variants_of_onpro_are_its_recipes(name: str) -> None:
-    for row in table(name).rows:
+    for row in paper_table(name).rows:
         assert row.method == "onpro"
         assert row.recipe is None or row.recipe in recipes("onpro")
 
 
 @pytest.mark.parametrize("name", ["1", "Table1", "TABLE1", "table1"])
 def test_a_table_is_found_by_its_number(name: str) -> None:
-    assert table(name).name == "table1"
-    assert table("a5").name == "tableA5"
+    assert paper_table(name).name == "table1"
+    assert paper_table("a5").name == "tableA5"
 
 
 def test_an_unknown_table_is_told_the_nearest_one() -> None:
     with pytest.raises(UserError, match="no table 'tabel1'; did you mean 'table1'"):
-        table("tabel1")
-
-
-def places(part: Table) -> list[tuple[str, int]]:
-    return [(column.data, column.memory) for column in part.columns]
+        paper_table("tabel1")
 
 
 def test_a_part_of_a_table() -> None:
-    part = table("table1").narrowed(data=["cifar10"], methods=["onpro", "er"], memory=[200])
-    assert places(part) == [("cifar10", 200)]
+    part = paper_table("table1").narrowed(data=["cifar10"], methods=["onpro", "er"], memory=[200])
+    assert list(part.places) == [("cifar10", 200)]
     assert [row.method for row in part.rows] == ["onpro", "er"]
-    assert [cell.paper for cell in part.cells()] == [(65.5, 1.0), (20.9, 0.9)]
-    assert places(table("table1").narrowed(data=["cifar100"])) == PLACES[3:6]
-    assert places(table("table1").narrowed(memory=[500])) == [PLACES[2], PLACES[3]]
+    assert values(part) == [65.5, 20.9]
+    assert list(paper_table("table1").narrowed(data=["cifar100"]).places) == PLACES[3:6]
+    assert paper_table("table1").narrowed(memory=[500]).places == (PLACES[2], PLACES[3])
 
 
 def test_a_variant_can_be_chosen() -> None:
-    every = table("table3").narrowed(methods=["without-ope", "onpro"]).rows
-    assert sorted(row.title for row in every) == sorted(row.title for row in table("table3").rows)
-    part = table("table3").narrowed(methods=["without-ope"])
+    every = paper_table("table3").narrowed(methods=["without-ope", "onpro"]).rows
+    assert sorted(row.title for row in every) == sorted(
+        row.title for row in paper_table("table3").rows
+    )
+    part = paper_table("table3").narrowed(methods=["without-ope"])
     assert [row.title for row in part.rows] == ["w/o OPE"]
 
 
 def test_another_data_set_or_memory_has_no_value_of_the_paper() -> None:
-    part = table("table3").narrowed(data=["tiny"], memory=[20])
-    assert [(c.data, c.memory) for c in part.columns] == [("tiny", 20)] * 2
-    assert {c.measure for c in part.columns} == {"average_accuracy", "average_forgetting"}
-    assert {cell.paper for cell in part.cells()} == {None}
-    part = table("table1").narrowed(data=["cifar10"], memory=[100, 300], methods=["er"])
-    assert [cell.paper for cell in part.cells()] == [(19.4, 0.6), None]
+    part = paper_table("table3").narrowed(data=["tiny"], memory=[20])
+    assert (part.places, part.measures) == ((("tiny", 20),), ("accuracy", "forgetting"))
+    assert set(values(part)) == {None}
+    part = paper_table("table1").narrowed(data=["cifar10"], memory=[100, 300], methods=["er"])
+    assert values(part) == [19.4, None]
 
 
 def test_another_stream_has_no_value_of_the_paper() -> None:
-    cells = table("table1").cells(range(2), (("limit_per_class", 8),))
-    assert {cell.paper for cell in cells} == {None}
+    requests = paper_table("table1").requests(range(1), (("limit_per_class", 8),))
+    there = plan(requests, Path("nowhere"), Place())
+    assert not any(one.paper for one in there.experiments)
 
 
 def test_a_memory_no_column_has_is_a_mistake() -> None:
     with pytest.raises(UserError, match=r"no memory of 7 but 100, 200, 500.*--data"):
-        table("table1").narrowed(memory=[7])
+        paper_table("table1").narrowed(memory=[7])
 
 
 def test_a_method_the_table_does_not_have_is_a_mistake() -> None:
     with pytest.raises(UserError, match="method or variant of table3 'without-opee'"):
-        table("table3").narrowed(methods=["without-opee"])
+        paper_table("table3").narrowed(methods=["without-opee"])
 
 
 def test_a_registered_method_can_stand_beside_those_of_the_paper() -> None:
-    part = table("table4").narrowed(methods=["onpro", "er"])
+    part = paper_table("table4").narrowed(methods=["onpro", "er"])
     assert [row.title for row in part.rows] == ["Random", "APF", "er"]
-    assert list(part.cells())[-1].paper is None
+    assert values(part)[-1] == 26.0, "of Table 1"
 
 
 def test_so_can_a_wrapped_method() -> None:
-    (row,) = table("table1").narrowed(methods=["er-rot"]).rows
+    (row,) = paper_table("table1").narrowed(methods=["er-rot"]).rows
     assert (row.method, row.recipe) == ("er-rot", None)
 
 
-@pytest.mark.parametrize("name", sorted(tables()))
+@pytest.mark.parametrize("name", sorted(paper_tables()))
 def test_every_value_of_the_paper_is_found_by_what_it_is_of(name: str) -> None:
-    for cell in table(name).cells():
-        e = cell.experiment
-        found = reported(e.method, e.recipe, e.data, e.memory, cell.measure)
-        assert found == cell.paper
+    for row in paper_table(name).rows:
+        for (data, memory, measure), value in row.values.items():
+            assert reported(row.method, row.recipe, data, memory)[measure] == value
+        assert paper_name(row.method, row.recipe)
 
 
-def test_what_the_paper_does_not_have_is_none() -> None:
-    assert reported("onpro", None, "cifar10", 123, "average_accuracy") is None
-    assert reported("mine", None, "cifar10", 200, "average_accuracy") is None
-    assert reported("onpro", "without-ope", "cifar10", 200, "average_accuracy") is None
+def test_what_the_paper_does_not_have_has_no_value_and_no_name() -> None:
+    assert not reported("onpro", None, "cifar10", 123)
+    assert not reported("mine", None, "cifar10", 200)
+    assert not reported("onpro", "without-ope", "cifar10", 200)
+    assert paper_name("mine") is None

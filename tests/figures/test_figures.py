@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from onpro.errors import UserError
+from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
 from onpro.runs import Finished
 
@@ -28,14 +29,16 @@ def labels(figure: Figure) -> list[str]:
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_every_figure_is_drawn(name: str, seeds: int, tmp_path: Path) -> None:
     runs = [finished(method, seed) for method in ("er", "onpro") for seed in range(seeds)]
-    draw(name, runs, tmp_path / "figure.png")
+    draw(name, found(runs), tmp_path / "figure.png")
     with Image.open(tmp_path / "figure.png") as image:
         assert min(image.size) > 300
         assert len(image.convert("L").getcolors() or []) > 20
 
 
 def test_the_accuracy_figure_names_each_experiment_and_ends_at_its_mean() -> None:
-    figure = FIGURES["accuracy"]([finished("onpro", 0), finished("er", 0), finished("er", 2)])
+    figure = FIGURES["accuracy"](
+        found([finished("onpro", 0), finished("er", 0), finished("er", 2)])
+    )
     (axes,) = figure.axes
     assert labels(figure) == [
         "er, digits, M = 50: 63.7 ± 0.5 (2 runs)",
@@ -46,7 +49,7 @@ def test_the_accuracy_figure_names_each_experiment_and_ends_at_its_mean() -> Non
 
 
 def test_many_lines_differ_without_colour_and_the_legend_covers_none_of_them() -> None:
-    figure = FIGURES["accuracy"]([finished(f"method{number}", number) for number in range(20)])
+    figure = FIGURES["accuracy"](found(finished(f"method{number}", number) for number in range(20)))
     figure.draw_without_rendering()
     (axes,), (legend,) = figure.axes, figure.legends
     looks = {(str(line.get_marker()), line.get_linestyle()) for line in axes.get_lines()}
@@ -59,7 +62,7 @@ def test_many_lines_differ_without_colour_and_the_legend_covers_none_of_them() -
 
 
 def test_many_matrices_form_a_grid() -> None:
-    figure = FIGURES["matrix"]([finished(f"method{number}", 0) for number in range(11)])
+    figure = FIGURES["matrix"](found(finished(f"method{number}", 0) for number in range(11)))
     width, height = figure.get_size_inches()
     assert 0.5 < width / height < 2
     shown = [axes for axes in figure.axes if axes.get_visible() and axes.get_title(loc="left")]
@@ -70,7 +73,7 @@ def test_many_matrices_form_a_grid() -> None:
 def test_runs_of_different_length_are_averaged_where_they_meet(name: str) -> None:
     longer, shorter = finished("er", 0), finished("er", 1)
     shorter.result["accuracy"] = [row[:2] for row in shorter.result["accuracy"][:2]]
-    figure = FIGURES[name]([longer, shorter])
+    figure = FIGURES[name](found([longer, shorter]))
     figure.draw_without_rendering()
     if name == "accuracy":
         assert labels(figure) == ["er, digits, M = 50: 63.3 (1 run)"]
@@ -81,16 +84,16 @@ def test_names_are_no_formulas(name: str, tmp_path: Path) -> None:
     """A path with two dollars would be read as one, and this one is none."""
     run = finished("er", 0)
     run.result["data"] = "folder:/home/$a^b_{/c$|d"
-    draw(name, [run], tmp_path / "figure.svg")
-    figure = FIGURES[name]([run])
+    draw(name, found([run]), tmp_path / "figure.svg")
+    figure = FIGURES[name](found([run]))
     shown = labels(figure) if name == "accuracy" else [figure.axes[0].get_title(loc="left")]
     assert "$a^b_{/c$|d" in shown[0]
 
 
 def test_bad_names_and_endings_are_mistakes(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean 'accuracy'"):
-        draw("acuracy", [finished("er", 0)], tmp_path / "x.png")
+        draw("acuracy", found([finished("er", 0)]), tmp_path / "x.png")
     with pytest.raises(UserError, match="cannot save"):
-        draw("accuracy", [finished("er", 0)], tmp_path / "x.nonsense")
+        draw("accuracy", found([finished("er", 0)]), tmp_path / "x.nonsense")
     with pytest.raises(UserError, match="cannot write"):
-        draw("accuracy", [finished("er", 0)], tmp_path / "no" / "x.png")
+        draw("accuracy", found([finished("er", 0)]), tmp_path / "no" / "x.png")

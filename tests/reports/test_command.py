@@ -1,13 +1,15 @@
 """`onpro report`."""
 
-import re
 from pathlib import Path
 
 import pytest
 from scipy.stats import ttest_ind
 
 from onpro.cli import main
-from onpro.reports import comma_separated, comparisons, latex, page, report
+from onpro.experiments.comparison import compare
+from onpro.experiments.grouping import found
+from onpro.reports import comparisons, page, results
+from onpro.reports.tables import conditions
 from onpro.runs import Finished
 from onpro.runs.reading import read_runs
 from tests.reports.made_up import result, save
@@ -20,23 +22,62 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_without_a_file_the_table_is_printed(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def printed(out: Path, *options: str) -> str:
+    """What a report writes to a file."""
+    path = out.parent / "written.txt"
+    assert main(["report", str(out), *options, "--out", str(path)]) == 0
+    return path.read_text()
+
+
+def test_in_a_pipe_tables_are_markdown(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(out)]) == 0
-    assert capsys.readouterr().out == report(read_runs([out])) + "\n"
+    experiments = found(read_runs([out]))
+    tables = results(experiments, "markdown")
+    assert capsys.readouterr().out == f"{tables}\n\n{conditions(experiments)}\n"
 
 
-def test_every_format_goes_to_its_file(
+def test_on_a_terminal_tables_are_text_that_fits(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(
+        out, result(recipe="a-rather-long-name-for-a-recipe, that has several words"), code="f" * 8
+    )
+    monkeypatch.setattr("onpro.cli.report._on_terminal", lambda: True)
+    monkeypatch.setattr("onpro.reports.formats.terminal_width", lambda: 80)
+    assert main(["report", str(out)]) == 0
+    text = capsys.readouterr().out
+    tables = text[: text.index("Mean ±")]
+    assert "cifar10, M = 200" in tables.splitlines()
+    assert max(map(len, tables.splitlines())) <= 80
+    assert "several words)" in tables, "folded, not cut"
+
+
+def test_the_ending_of_a_file_gives_the_format(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = {name: tmp_path / f"report.{name}" for name in ("html", "markdown", "latex", "csv")}
-    options = [part for name, path in files.items() for part in (f"--{name}", str(path))]
-    assert main(["report", str(out), *options]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"saved {path}" for path in files.values()]
-    runs = read_runs([out])
-    assert files["html"].read_text() == page(runs)
-    assert files["markdown"].read_text() == report(runs) + "\n"
-    assert files["latex"].read_text() == latex(runs)
-    assert files["csv"].read_text() == comma_separated(runs)
+    experiments = found(read_runs([out]))
+    said = conditions(experiments)
+    for ending, expected in {
+        "html": page(experiments),
+        "md": f"{results(experiments, 'markdown')}\n\n{said}\n",
+        "txt": f"{results(experiments, 'text')}\n\n{said}\n",
+        **{e: results(experiments, e) + "\n" for e in ("csv", "json")},
+        "tex": results(experiments, "latex") + "\n",
+    }.items():
+        path = tmp_path / f"report.{ending}"
+        assert main(["report", str(out), "--out", str(path)]) == 0
+        assert capsys.readouterr().out == f"saved {path}\n"
+        assert path.read_text() == expected
+    assert printed(out, "--format", "csv") == results(experiments, "csv") + "\n"
+
+
+def test_a_file_of_no_known_format_is_a_mistake(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(out), "--out", "report.docx"]) == 2
+    assert "--format" in capsys.readouterr().err
+    assert main(["report", str(out), "--measures", "acuracy"]) == 2
+    assert "did you mean 'accuracy'" in capsys.readouterr().err
 
 
 def test_what_is_skipped_is_named_on_the_page_too(
@@ -45,7 +86,7 @@ def test_what_is_skipped_is_named_on_the_page_too(
     (out / "broken").mkdir()
     (out / "broken" / "result.json").write_text("{")
     target = tmp_path / "report.html"
-    assert main(["report", str(out), "--html", str(target)]) == 0
+    assert main(["report", str(out), "--out", str(target)]) == 0
     assert "broken" in capsys.readouterr().err
     assert "broken" in target.read_text()
 
@@ -53,7 +94,7 @@ def test_what_is_skipped_is_named_on_the_page_too(
 def test_a_file_that_cannot_be_written_is_a_mistake(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", str(out), "--html", str(tmp_path / "no" / "page.html")]) == 2
+    assert main(["report", str(out), "--out", str(tmp_path / "no" / "page.html")]) == 2
     error = capsys.readouterr().err
     assert "cannot write" in error
     assert len(error.splitlines()) == 1
@@ -67,22 +108,19 @@ def test_rows_are_compared_on_request(
     save(out, result("single"))
     save(out, result("er", memory=500))
     assert main(["report", str(out), "--compare"]) == 0
-    printed = capsys.readouterr().out
-    assert printed == comparisons(read_runs([out])) + "\n"
-    rows = [line for line in printed.splitlines() if "Welch |" in line]
+    text = capsys.readouterr().out
+    compared = compare(found(read_runs([out])), ["accuracy", "forgetting"])
+    assert text == comparisons(compared, "markdown") + "\n"
+    rows = [line for line in text.splitlines() if "Welch |" in line]
     assert [row.count("| accuracy |") for row in rows] == [1, 0]
     values = {
         name: [run.result["average_accuracy"] for run in read_runs([out]) if is_one_of(run, name)]
         for name in ("onpro", "er")
     }
-    first, second = re.findall(r"\| (\w+) ", rows[0])[:2]
+    first, second = (cell.split(",")[0] for cell in rows[0].strip("| ").split(" | ")[:2])
     expected = ttest_ind(values[first], values[second], equal_var=False).pvalue
     assert f"| {len(values[first])} + {len(values[second])} |" in rows[0]
     assert f"| {expected:.2g} | {expected:.2g} |" in rows[0], "a single pair needs no correction"
-    page_file = tmp_path / "report.html"
-    assert main(["report", str(out), "--compare", "--html", str(page_file)]) == 0
-    assert printed.splitlines()[0] in capsys.readouterr().out
-    assert page_file.exists()
 
 
 def is_one_of(run: Finished, method: str) -> bool:
@@ -92,9 +130,9 @@ def is_one_of(run: Finished, method: str) -> bool:
 def test_rows_of_one_name_are_told_apart(out: Path) -> None:
     for seed in range(2):
         save(out, result(seed=seed, precision="bf16"), code="ffffffff")
-    text = comparisons(read_runs([out]))
-    assert "| onpro, cifar10, M = 200, bf16 |" in text
-    assert "| onpro, cifar10, M = 200, fp32 |" in text
+    text = printed(out, "--compare", "--format", "markdown")
+    assert "| onpro, learning_rate=0.1, bf16 |" in text
+    assert "| onpro, learning_rate=0.1, fp32 |" in text
 
 
 def test_nothing_to_compare_is_a_mistake(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from onpro.cli import main
+from onpro.experiments.grouping import found
 from onpro.reports import page
 from onpro.runs import Finished
 from tests.reports.made_up import many, result, save
@@ -72,7 +73,7 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert main(["run", method, "--memory", "20", *options]) == 0
     assert main(["run", "er", "--memory", "30", *options]) == 0
     path = out / "report.html"
-    assert main(["report", str(out), "--html", str(path)]) == 0
+    assert main(["report", str(out), "--out", str(path)]) == 0
     return path
 
 
@@ -250,7 +251,7 @@ def test_hostile_texts_are_shown_and_not_run(browser: Any, tmp_path: Path) -> No
     content = result() | {"classes": [f"{hostile} {k}" for k in range(6)], "recipe": hostile}
     saved = save(tmp_path, content, settings={hostile: hostile})
     path = tmp_path / "page.html"
-    path.write_text(page([Finished(saved.folder, content)], skipped=[hostile]))
+    path.write_text(page(found([Finished(saved.folder, content)]), skipped=[hostile]))
     tab = Tab(browser, path)
     for summary in tab.page.locator("summary").all():
         summary.click()
@@ -264,7 +265,7 @@ def test_hostile_texts_are_shown_and_not_run(browser: Any, tmp_path: Path) -> No
 
 def test_two_thousand_runs_open_at_once(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page(many(runs=2000, seeds=1, tasks=10, classes=30)))
+    path.write_text(page(found(many(runs=2000, seeds=1, tasks=10, classes=30))))
     tab = Tab(browser, path)
     assert tab.seconds < 3
     assert len(tab.column(2)) == 200

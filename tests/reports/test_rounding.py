@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from onpro.cli.live import cells
 from onpro.cli.summary import print_runs
+from onpro.experiments.grouping import found
 from onpro.figures.accuracy import accuracy
 from onpro.figures.matrix import matrix
-from onpro.reports import latex, report
+from onpro.reports import results
 from onpro.reports.matrices import cut
 from onpro.reports.page import content
 from onpro.runs import Finished
@@ -75,11 +76,12 @@ def test_all_formats_agree(value: float) -> None:
     said = StringIO()
     print_runs(runs, said)
     assert f" {one} " in said.getvalue()
-    assert f"| {one} |" in report(runs)
-    assert f" {one} &" in latex(runs)
-    assert any(f": {one} (" in text for text in drawn(accuracy(runs)))
-    assert whole in drawn(matrix(runs))
-    (experiment,) = content(runs)["experiments"]
+    experiments = found(runs)
+    assert f"| {one} |" in results(experiments, "markdown")
+    assert f"{{{one}}}" in results(experiments, "latex")
+    assert any(f": {one} (" in text for text in drawn(accuracy(experiments)))
+    assert whole in drawn(matrix(experiments))
+    (experiment,) = content(experiments)["experiments"]
     assert experiment["accuracy"][0] == value == experiment["curve"][0][0]
     ((cell,),) = experiment["matrix"]["rows"]
     assert written(cell, ".0f") == whole
@@ -87,8 +89,8 @@ def test_all_formats_agree(value: float) -> None:
 
 
 def test_an_accuracy_of_zero_is_a_number() -> None:
-    runs = [run(0.0)]
-    assert "| 0.0 |" in report(runs)
+    runs = found([run(0.0)])
+    assert "| 0.0 |" in results(runs, "markdown")
     assert "0" in drawn(matrix(runs))
     assert content(runs)["experiments"][0]["matrix"]["rows"] == [[0]]
 

@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     about = "Draw a figure from finished runs."
     options = parse(Command, arguments, command="onpro figure", about=about).options
     with importing():
+        from onpro.experiments.grouping import found
         from onpro.figures import FIGURES, draw
         from onpro.runs.reading import read_runs
 
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         names = " or ".join(FIGURES)
         raise UserError(f"name a figure, {names}, and run folders: onpro figure accuracy runs.")
     path = _file(options.out or Path(), options.name)
-    draw(options.name, read_runs(options.runs), path)
+    draw(options.name, found(read_runs(options.runs)), path)
     print(f"saved {visible(str(path))}")
     return 0
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onpro.experiments.executors import Event
-from onpro.reports.cells import duration
+from onpro.reports.plans import duration
 from onpro.runs import RunConfig
 from onpro.runs.status import Progress, progress
 from onpro.text import visible, written

@@ -15,23 +15,15 @@ from onpro.cli.options import ManyOptions, kept_model
 from onpro.cli.signals import GOES_ON, heard
 from onpro.data import find, load
 from onpro.errors import UserError, counted
-from onpro.experiments.comparison import compare, planned_samples
+from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import Crews, Executor, Local, execute
-from onpro.experiments.experiment import Cell, Experiment, experiments_of
+from onpro.experiments.experiment import IN_TABLES, Measure, Request
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.nn import Precision
-from onpro.reports.cells import (
-    CELLS,
-    COMPARISONS,
-    PLAN,
-    cell_records,
-    comparison_records,
-    duration,
-    plan_records,
-    total_seconds,
-)
-from onpro.reports.formats import render, render_together
+from onpro.reports.formats import render
+from onpro.reports.plans import PLAN, duration, plan_records, total_seconds
+from onpro.reports.tables import results, with_comparisons
 from onpro.runs import Interrupted, RunConfig, require_writable, room_for_runs
 from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
 from onpro.text import visible
@@ -40,7 +32,13 @@ from onpro.training import pick_device, pick_precision
 STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
-def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
+def carry_out(
+    requests: Sequence[Request],
+    options: ManyOptions,
+    *,
+    what: str,
+    measures: Sequence[Measure] = IN_TABLES,
+) -> int:
     """Run what is missing, go on with what was interrupted, print the table.
 
     The exit status is 1 where runs have failed.
@@ -49,9 +47,9 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     if not options.dry_run:
         require_writable(options.out)
     try:
-        with closing(_executor(cells, options)) as executor, _interruptible():
+        with closing(_executor(requests, options)) as executor, _interruptible():
             place = _place(executor, options)
-            planned = _possible(plan(cells, options.out, place), what)
+            planned = _possible(plan(requests, options.out, place), what)
             if options.dry_run:
                 _print_plan(planned, options)
                 return 0
@@ -62,15 +60,15 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     except KeyboardInterrupt as interrupted:
         number = getattr(interrupted, "signal", signal.SIGINT)
         raise Interrupted("" if options.dry_run else GOES_ON, number) from None
-    done = plan(cells, options.out, place)
-    _print_results(cells, done, options)
+    done = plan(requests, options.out, place)
+    _print_results(done, options, measures)
     _say_unequal_threads(done)
     if failures:
         print(f"{counted(len(failures), 'run')} failed, as told above.", file=sys.stderr)
     return 1 if failures else 0
 
 
-def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
+def _executor(requests: Sequence[Request], options: ManyOptions) -> Executor:
     """Where runs happen."""
     if options.on == "ray" and not options.dry_run:
         from onpro.experiments.executors.ray import Ray
@@ -89,21 +87,21 @@ def _executor(cells: Sequence[Cell], options: ManyOptions) -> Executor:
     if options.on == "local" and options.cpus_per_run:
         raise UserError("--cpus-per-run is for --device cpu or --on ray: leave it out.")
     gpus = _gpus(options.gpus)
-    return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(cells, options))
+    return Crews(gpus, options.number_of_workers() or len(gpus) * _runs_per_gpu(requests, options))
 
 
-def _runs_per_gpu(cells: Sequence[Cell], options: ManyOptions) -> int:
+def _runs_per_gpu(requests: Sequence[Request], options: ManyOptions) -> int:
     if options.gpus_per_run is not None:
         return int(1 / options.gpus_per_run)
     gpus = range(torch.cuda.device_count())
     smallest = min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
-    return room_for_runs(smallest, max(map(_image_size, experiments_of(cells))))
+    return room_for_runs(smallest, max(map(_image_size, requests)))
 
 
-def _image_size(experiment: Experiment) -> int:
-    given: int | None = dict(experiment.stream).get("image_size")
+def _image_size(request: Request) -> int:
+    given: int | None = dict(request.stream).get("image_size")
     try:
-        return given or find(experiment.data).image_size or 0
+        return given or find(request.data).image_size or 0
     except UserError:  # which is told when it comes to the plan
         return 0
 
@@ -197,19 +195,17 @@ def _say_problems(planned: Plan) -> None:
 
 
 def _say_unequal_threads(done: Plan) -> None:
-    for planned in done.experiments:
-        if unequal := unequal_threads(run.result for run in planned.runs if run.result):
-            print(f"{planned.experiment}: its runs computed {unequal}.", file=sys.stderr)
+    for experiment in done.experiments:
+        if unequal := unequal_threads(run.result for run in experiment.runs):
+            print(f"{experiment}: its runs computed {unequal}.", file=sys.stderr)
 
 
-def _print_results(cells: Sequence[Cell], done: Plan, options: ManyOptions) -> None:
-    results = cell_records(cells, done)
+def _print_results(done: Plan, options: ManyOptions, measures: Sequence[Measure]) -> None:
     if not options.compare:
-        print(render(results, CELLS, options.format))
+        print(results(done.experiments, options.format, measures=measures))
         return
-    compared = comparison_records(compare(planned_samples(cells, done)))
-    tables = {"results": (results, CELLS), "comparisons": (compared, COMPARISONS)}
-    print(render_together(tables, options.format))
+    compared = compare(done.experiments, measures)
+    print(with_comparisons(done.experiments, compared, options.format, measures=measures))
     if not compared:
         print(
             "nothing to compare: no two experiments have two finished runs each.", file=sys.stderr

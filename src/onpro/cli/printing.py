@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
+from onpro.reports.formats import fit
 from onpro.text import visible
 
 
@@ -34,17 +35,3 @@ def print_table(
     for row in lines[1:]:
         table.add_row(*row)
     console.print(table)
-
-
-def fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Narrow the widest columns until all fit, none below its least width unless all are there.
-
-    >>> fit([5, 30, 20], [5, 10, 8], 40), fit([5, 30, 20], [5, 22, 8], 40), fit([9, 9], [9, 6], 10)
-    ([5, 17, 18], [5, 22, 13], [5, 5])
-    """
-    fitted = list(widths)
-    while sum(fitted) > max(room, len(fitted)):
-        wider = [k for k, width in enumerate(fitted) if width > least[k]]
-        widest = max(wider or range(len(fitted)), key=fitted.__getitem__)
-        fitted[widest] -= 1
-    return fitted

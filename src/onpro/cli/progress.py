@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from onpro.errors import counted
-from onpro.reports.tasks import MOST
+from onpro.reports.tables import MOST_TASKS
 from onpro.streams import Benchmark
 from onpro.text import written
 from onpro.training import EvaluationEvent, StepEvent, Trainer
@@ -80,7 +80,7 @@ class Follower:
         """Say how the tasks so far are known: each where there are few, always their mean."""
         mean = fmean(evaluated.accuracy)
         each = " ".join(written(value, ".1f") for value in evaluated.accuracy)
-        each = f" ({each})" if self._stream.num_tasks <= MOST else ""
+        each = f" ({each})" if self._stream.num_tasks <= MOST_TASKS else ""
         self._bars.say(
             f"{self._name}task {evaluated.task + 1}/{self._stream.num_tasks}, "
             f"step {evaluated.step}/{len(self._stream)}: "

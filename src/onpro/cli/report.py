@@ -1,39 +1,55 @@
 """`onpro report RUN…`: tables or a page of finished runs beside the paper's values."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
-from onpro.errors import UserError
+from onpro.errors import UserError, unknown
 from onpro.text import visible
+
+if TYPE_CHECKING:
+    from onpro.experiments.experiment import Experiment
+    from onpro.reports.formats import Format
+
+ENDINGS: "dict[str, Format | Literal['html']]" = {
+    ".txt": "text",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".csv": "csv",
+    ".json": "json",
+    ".html": "html",
+}
 
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Which runs to report, and where."""
+    """Which runs to report, and how."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, or folders that hold some."""
+    """Run folders, or folders that contain run folders at any depth."""
 
-    html: Path | None = None
-    """File for a page with tables, charts and settings, to open in a browser; needs no network."""
+    out: Path | None = None
+    """File to write; its ending gives the format: .txt, .md, .tex, .csv, .json, or .html for a page
+    with charts that needs no network. (default: print)"""
 
-    markdown: Path | None = None
-    """File for the tables in Markdown, as they are printed without any of these options."""
+    format: Literal["text", "markdown", "latex", "csv", "json", "html"] | None = None
+    """Format, if not that of the file. (default: text on a terminal, else markdown)"""
 
-    latex: Path | None = None
-    """File for the table in LaTeX (booktabs), to paste into a paper."""
+    measures: str = "accuracy,forgetting"
+    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, seconds."""
 
-    csv: Path | None = None
-    """File for the table as comma-separated values, numbers unrounded."""
+    by_task: bool = False
+    """Show accuracy and forgetting after each task instead of intervals."""
 
     compare: bool = False
-    """Print all pairs of rows with the same data set and memory: difference, 95 % interval, Welch's
-    p, and p adjusted by Holm's method."""
+    """Compare all pairs of rows with the same data set and memory by Welch's test, with Holm's
+    correction."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +60,15 @@ class Command:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files asked for; without any, print tables in Markdown."""
-    about = "Report finished runs beside what the paper reports: print tables, or write files."
+    """Print a report of finished runs, or write it to a file."""
+    about = "Report finished runs beside the paper's values: print tables, or write a file."
     options = parse(Command, arguments, command="onpro report", about=about).options
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
+    kind = _format(options)
     with importing():
-        from onpro.reports import comma_separated, comparisons, latex, page, report
+        from onpro.experiments.grouping import found
+        from onpro.reports import page
         from onpro.runs.files import save
         from onpro.runs.reading import read_runs, warn
 
@@ -60,19 +78,54 @@ def main(arguments: Sequence[str]) -> int:
         warn(folder, reason)
         passed_over.append(f"{folder}: {reason}.")
 
-    runs = read_runs(options.runs, skipped=skipped)
-    writers: list[tuple[Path | None, Callable[[], str]]] = [
-        (options.html, lambda: page(runs, passed_over)),
-        (options.markdown, lambda: report(runs) + "\n"),
-        (options.latex, lambda: latex(runs)),
-        (options.csv, lambda: comma_separated(runs)),
-    ]
-    asked = [(path, text) for path, text in writers if path is not None]
-    for path, text in asked:
-        save(path, text().encode())
-        print(f"saved {visible(str(path))}")
-    if options.compare:
-        print(comparisons(runs))
-    elif not asked:
-        print(report(runs))
+    experiments = found(read_runs(options.runs, skipped=skipped))
+    if kind == "html":
+        text = page(experiments, passed_over)
+    else:
+        text = _tables(experiments, kind, options) + "\n"
+    if options.out:
+        save(options.out, text.encode())
+        print(f"saved {visible(str(options.out))}")
+    else:
+        sys.stdout.write(text)
     return 0
+
+
+def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: ReportOptions) -> str:
+    from onpro.experiments.comparison import compare
+    from onpro.experiments.experiment import MEASURES
+    from onpro.reports.tables import comparisons, conditions, results
+
+    measures = [name.strip() for name in options.measures.split(",") if name.strip()]
+    for name in measures:
+        if name not in MEASURES:
+            raise unknown("measure", name, MEASURES)
+    if options.compare:
+        compared = compare(experiments, measures)
+        if not compared:
+            raise UserError(
+                "nothing to compare: no two experiments with the same data set and memory have two "
+                "runs each."
+            )
+        return comparisons(compared, kind)
+    tables = results(experiments, kind, measures=measures, by_task=options.by_task)
+    if kind in ("text", "markdown"):
+        return f"{tables}\n\n{conditions(experiments)}"
+    return tables
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _format(options: ReportOptions) -> "Format | Literal['html']":
+    if options.format:
+        return options.format
+    if options.out is None:
+        return "text" if _on_terminal() else "markdown"
+    if options.out.suffix not in ENDINGS:
+        raise UserError(
+            f"the format of {options.out} is not clear: end it in {', '.join(ENDINGS)}, or add "
+            "--format."
+        )
+    return ENDINGS[options.out.suffix]

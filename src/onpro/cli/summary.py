@@ -1,42 +1,41 @@
-"""What a run prints when it is over."""
+"""Print finished runs."""
 
 from collections.abc import Sequence
 from typing import Any, TextIO
 
 from onpro.cli.printing import print_table
 from onpro.experiments import summarise
-from onpro.experiments.grouping import by_experiment
-from onpro.experiments.statistics import curve
-from onpro.reports.tasks import shown_tasks
+from onpro.experiments.experiment import MEASURES, Experiment
+from onpro.experiments.grouping import found
+from onpro.experiments.statistics import accuracy_curve
+from onpro.reports.tables import shown_tasks
 from onpro.runs import Finished
 from onpro.runs.threads import unequal_threads
 from onpro.text import visible, written
 
-MEASURES = {
-    "average accuracy": "average_accuracy",
-    "average forgetting": "average_forgetting",
-}
+SHOWN = {"average accuracy": "accuracy", "average forgetting": "forgetting"}
+"""Measures and their titles."""
 
 WITH_TITLES = 6
 """Most tasks whose columns are titled "task 1" and so on in 80 columns, instead of by a number."""
 
 
 def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
-    """Accuracy after each task, averages, and where each run was saved."""
+    """Print accuracy after each task, averages, and where each run was saved."""
     for run in runs:
         print_accuracy(run.result, file)
-        for title, key in MEASURES.items():
-            print(f"{title:<20} {written(run.result[key], '.2f'):>6} %", file=file)
+        for title, measure in SHOWN.items():
+            print(f"{title:<20} {written(run.result[MEASURES[measure]], '.2f'):>6} %", file=file)
         seconds = written(run.result["train_seconds"], ".1f")
         sharing = run.result.get("shared_by", 1)
         part = f", its part of {sharing} runs side by side" if sharing > 1 else ""
         print(f"{'training':<20} {seconds:>6} s{part}", file=file)
         print(f"{'saved in':<20} {visible(str(run.folder))}", file=file)
-    experiments = by_experiment(runs)
-    for title, members in experiments.items():
-        if len(members) > 1:
-            name = f"{title}, " if len(experiments) > 1 else ""
-            _print_together(f"{name}{len(members)} runs", members, file)
+    experiments = found(runs)
+    for experiment in experiments:
+        if len(experiment.runs) > 1:
+            name = f"{experiment}, " if len(experiments) > 1 else ""
+            _print_together(f"{name}{len(experiment.runs)} runs", experiment, file)
 
 
 def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
@@ -49,7 +48,7 @@ def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
     titles = [f"task {task}" if few else f"{task}" for task in tasks]
     header = ["" if few else "task", *titles, "mean"]
     rows = []
-    for task, (row, mean) in enumerate(zip(accuracy, curve(accuracy), strict=True)):
+    for task, (row, mean) in enumerate(zip(accuracy, accuracy_curve(accuracy), strict=True)):
         cells = ["" if value is None else written(value, ".1f") for value in row]
         rows.append([f"after task {task + 1}", *cells, written(mean, ".1f")])
     shown = shown_tasks(len(accuracy))
@@ -58,15 +57,15 @@ def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
     print_table(header, rows, file)
 
 
-def _print_together(title: str, runs: Sequence[Finished], file: TextIO) -> None:
+def _print_together(title: str, experiment: Experiment, file: TextIO) -> None:
     rows = []
-    for measure, key in MEASURES.items():
-        of_all = summarise([run.result[key] for run in runs])
+    for shown, measure in SHOWN.items():
+        of_all = summarise(experiment.values(measure))
         mean, deviation, interval = (
             "" if value is None else written(value, ".2f")
             for value in (of_all.mean, of_all.deviation, of_all.interval)
         )
-        rows.append([measure, f"{mean} %", deviation, f"±{interval}"])
+        rows.append([shown, f"{mean} %", deviation, f"±{interval}" if interval else "n too small"])
     print_table([title, "mean", "std", "95 % interval"], rows, file)
-    if unequal := unequal_threads(run.result for run in runs):
+    if unequal := unequal_threads(run.result for run in experiment.runs):
         print(f"these runs computed {unequal}.", file=file)

@@ -13,7 +13,7 @@ from onpro.cli.signals import importing
 from onpro.errors import UserError
 
 if TYPE_CHECKING:
-    from onpro.experiments.tables import Table
+    from onpro.experiments.tables import PaperTable
 
 
 @dataclass(frozen=True)
@@ -63,33 +63,33 @@ def main(arguments: Sequence[str]) -> int:
     options = command.table
     with importing():
         from onpro.cli.many import carry_out
-        from onpro.experiments.tables import table, tables
+        from onpro.experiments.tables import paper_table, paper_tables
 
     if options.list:
-        _print_list(list(tables().values()))
+        _print_list(list(paper_tables().values()))
         return 0
     if options.name is None:
-        raise UserError(f"name a table: {', '.join(tables())}; see onpro table --list.")
-    part = table(options.name).narrowed(
+        raise UserError(f"name a table: {', '.join(paper_tables())}; see onpro table --list.")
+    part = paper_table(options.name).narrowed(
         data=_split(options.data),
         methods=_split(options.methods),
         memory=[_whole(size) for size in _split(options.memory)],
     )
     limit = options.limit_per_class
     stream = () if limit is None else (("limit_per_class", limit),)
-    cells = list(part.cells(_seeds(options, part), stream))
-    return carry_out(cells, command.runs, what=part.name)
+    requests = part.requests(_seeds(options, part), stream)
+    return carry_out(requests, command.runs, what=part.name, measures=part.measures)
 
 
-def _print_list(listed: "Sequence[Table]") -> None:
+def _print_list(listed: "Sequence[PaperTable]") -> None:
     print_table(
         ["name", "what", "data sets", "cells", "runs a cell"],
         [
             [
                 known.name,
                 known.about,
-                ", ".join(dict.fromkeys(column.data for column in known.columns)),
-                str(len(known.rows) * len(known.columns)),
+                ", ".join(dict.fromkeys(data for data, _ in known.places)),
+                str(len(known.rows) * len(known.places) * len(known.measures)),
                 str(known.runs),
             ]
             for known in listed
@@ -97,7 +97,7 @@ def _print_list(listed: "Sequence[Table]") -> None:
     )
 
 
-def _seeds(options: TableOptions, part: "Table") -> range:
+def _seeds(options: TableOptions, part: "PaperTable") -> range:
     from onpro.experiments.experiment import require_seeds
 
     number = part.runs if options.seeds is None else options.seeds

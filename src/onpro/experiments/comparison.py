@@ -2,14 +2,13 @@
 
 import statistics
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
 from onpro.data import find
-from onpro.experiments.experiment import Cell, Measure
-from onpro.experiments.plan import Plan
+from onpro.experiments.experiment import MEASURES, Experiment, Measure
 from onpro.experiments.statistics import holm
 from onpro.runs.config import RunConfig
 
@@ -41,26 +40,11 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Values measured in the runs of one experiment."""
-
-    title: str
-    data: str
-    memory: int
-    measure: Measure
-    values: Mapping[Hashable, float]
-    """By what the runs saw, that is stream and seed: values of two samples with equal keys are
-    pairs."""
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Two experiments with the same data set and memory."""
 
-    first: str
-    second: str
-    data: str
-    memory: int
+    first: Experiment
+    second: Experiment
     measure: Measure
     difference: Difference
     p_holm: float | None = None
@@ -103,61 +87,54 @@ def _constant(values: Sequence[float]) -> bool:
     return max(values) - min(values) < TOLERANCE
 
 
-def compare(samples: Iterable[Sample]) -> list[Comparison]:
-    """Compare all pairs of samples with the same data set, memory and measure.
+def compare(experiments: Iterable[Experiment], measures: Iterable[Measure]) -> list[Comparison]:
+    """Compare all pairs of experiments with the same data set and memory.
 
-    The test is paired if at least two runs of each saw the same stream with the same seed, over
-    those runs, and Welch's otherwise. Samples of fewer than two runs are left out. p values are
-    adjusted by Holm's method over all comparisons of a measure.
+    The test is paired if at least two runs of each are planned on the same stream with the same
+    seed, over those runs, and Welch's otherwise: runs found on disk may come from versions with
+    other streams. Experiments of fewer than two runs are left out. p values are adjusted by Holm's
+    method over all comparisons of a measure.
     """
-    groups: dict[tuple[str, int, Measure], list[Sample]] = {}
-    for sample in samples:
-        if len(sample.values) > 1:
-            groups.setdefault((sample.data, sample.memory, sample.measure), []).append(sample)
-    found = [
-        Comparison(first.title, second.title, *place, _difference(first, second))
-        for place, members in groups.items()
-        for first, second in combinations(members, 2)
-    ]
-    adjusted: dict[int, float] = {}
-    for measure in dict.fromkeys(comparison.measure for comparison in found):
-        tested = {
-            index: comparison.difference.p
-            for index, comparison in enumerate(found)
-            if comparison.measure == measure and comparison.difference.p is not None
-        }
-        adjusted |= zip(tested, holm(list(tested.values())), strict=True)
-    return [replace(one, p_holm=adjusted.get(index)) for index, one in enumerate(found)]
-
-
-def _difference(first: Sample, second: Sample) -> Difference:
-    common = [key for key in first.values if key in second.values]
-    if len(common) > 1:
-        a, b = ([sample.values[key] for key in common] for sample in (first, second))
-        return paired(a, b)
-    return welch(list(first.values.values()), list(second.values.values()))
-
-
-def planned_samples(cells: Iterable[Cell], plan: Plan) -> list[Sample]:
-    """Return the values of the finished runs behind each cell."""
-    return [
-        Sample(
-            title=cell.experiment.title,
-            data=cell.experiment.data,
-            memory=cell.experiment.memory,
-            measure=cell.measure,
-            values={
-                _stream(run.config): float(run.result[cell.measure])
-                for run in plan.of(cell.experiment).runs
-                if run.result is not None
-            },
+    groups: dict[tuple[str, int], list[Experiment]] = {}
+    for experiment in experiments:
+        groups.setdefault((experiment.data, experiment.memory), []).append(experiment)
+    found: list[Comparison] = []
+    for measure in measures:
+        compared = [
+            Comparison(first, second, measure, _difference(first, second, measure))
+            for members in groups.values()
+            for first, second in combinations(members, 2)
+            if min(len(first.values(measure)), len(second.values(measure))) > 1
+        ]
+        adjusted = iter(
+            holm([one.difference.p for one in compared if one.difference.p is not None])
         )
-        for cell in cells
-    ]
+        found += [
+            one if one.difference.constant else replace(one, p_holm=next(adjusted))
+            for one in compared
+        ]
+    return found
+
+
+def _difference(first: Experiment, second: Experiment, measure: Measure) -> Difference:
+    a, b = (_by_stream(experiment, measure) for experiment in (first, second))
+    common = [stream for stream in a if stream in b]
+    if len(common) > 1:
+        return paired([a[stream] for stream in common], [b[stream] for stream in common])
+    return welch(first.values(measure), second.values(measure))
+
+
+def _by_stream(experiment: Experiment, measure: Measure) -> dict[Hashable, float]:
+    """Return the values of planned runs by what determines their batches."""
+    key = MEASURES[measure]
+    return {
+        _stream(run.config): float(run.finished.result[key])
+        for run in experiment.planned
+        if run.finished and run.finished.result.get(key) is not None
+    }
 
 
 def _stream(config: RunConfig) -> Hashable:
-    """Return what determines the batches of a run: runs of equal streams can be paired."""
     source = find(config.data)
     return (
         config.data,

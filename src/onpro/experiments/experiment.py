@@ -1,40 +1,52 @@
-"""What is to be measured, as plain data: methods and data sets named here need not exist yet."""
+"""Experiments: runs that differ only in their seed, requested, planned or found on disk."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onpro.errors import UserError
+from onpro.experiments.statistics import Summary, summarise
+from onpro.runs import Finished, RunConfig
 
-Measure = Literal["average_accuracy", "average_forgetting"]
+Measure = str
+"""A key of `MEASURES`."""
 
 MEASURES: dict[Measure, str] = {
-    "average_accuracy": "accuracy",
-    "average_forgetting": "forgetting",
+    "accuracy": "average_accuracy",
+    "forgetting": "average_forgetting",
+    "incremental": "average_incremental_accuracy",
+    "seconds": "train_seconds",
 }
-"""What the tables call a measure."""
+"""Fields of `result.json` that are compared between experiments."""
+
+IN_TABLES: tuple[Measure, ...] = ("accuracy", "forgetting")
+"""Measures that tables show by default."""
+
+LOWER_IS_BETTER = {"forgetting", "seconds"}
 
 MOST_SEEDS = 10_000
-"""Runs of one experiment; a larger number is a slip, and takes all memory to list."""
+"""Largest number of runs of an experiment; a larger number is a typo and would fill the memory."""
 
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values."""
 
+Value = tuple[float, float]
+"""Mean and standard deviation as the paper reports them."""
+
+State = Literal["done", "unfinished", "running", "missing", "damaged"]
+"""Finished; interrupted; being trained by another process; not started; unreadable."""
+
 
 def require_seeds(number: int) -> None:
-    """Refuse a number of runs that cannot be meant."""
-    if number < 1:
-        raise UserError(f"the number of seeds must be at least 1, not {number}.")
-    if number > MOST_SEEDS:
-        raise UserError(f"the number of seeds must be at most {MOST_SEEDS}, not {number}.")
+    """Raise UserError unless the number of runs is sensible."""
+    if not 1 <= number <= MOST_SEEDS:
+        raise UserError(f"the number of seeds must be from 1 to {MOST_SEEDS}, not {number}.")
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Runs that differ only in their seed."""
+class Request:
+    """A request for an experiment, as plain data; its names and values need not be valid."""
 
-    title: str
-    """What a table calls it, beside data set and memory."""
     method: str
     data: str
     memory: int
@@ -43,22 +55,60 @@ class Experiment:
     settings: Pairs = ()
     """Settings of the method that differ from those of data set and recipe."""
     stream: Pairs = ()
-    """What differs from the data set's own stream: fields of `RunConfig`."""
-
-    def __str__(self) -> str:
-        return f"{self.title} on {self.data}, M = {self.memory}"
+    """Fields of `RunConfig` that differ from the data set's own stream."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A number in a table: a measure of an experiment."""
+class PlannedRun:
+    """A run of a plan and its state on disk."""
 
-    experiment: Experiment
-    measure: Measure
-    paper: tuple[float, float] | None = None
-    """Mean and deviation that the paper reports."""
+    config: RunConfig
+    state: State
+    finished: Finished | None = None
+    problem: str = ""
+    """Why it is damaged."""
 
 
-def experiments_of(cells: Iterable[Cell]) -> list[Experiment]:
-    """The experiments behind the cells, each once, in the order of the cells."""
-    return list(dict.fromkeys(cell.experiment for cell in cells))
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that differ only in their seed."""
+
+    method: str
+    data: str
+    memory: int
+    recipe: str | None = None
+    by_hand: tuple[str, ...] = ()
+    """Settings and stream options that neither data set nor recipe give, such as `epochs=5`."""
+    detail: str = ""
+    """What tells it from other experiments of the same name, data set and memory."""
+    runs: tuple[Finished, ...] = ()
+    """Finished runs, by seed."""
+    planned: tuple[PlannedRun, ...] = ()
+    """All runs of a planned experiment; empty if the runs were found on disk."""
+    paper: Mapping[Measure, Value] = field(default_factory=dict)
+    """The paper's values of the same experiment."""
+    problem: str = ""
+    """Why a planned experiment cannot be run."""
+
+    @property
+    def name(self) -> str:
+        """Method, recipe, settings given by hand, and the detail, in one line."""
+        method = f"{self.method} ({self.recipe})" if self.recipe else self.method
+        return " ".join(", ".join(filter(None, [method, *self.by_hand, self.detail])).split())
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.data}, M = {self.memory}"
+
+    def values(self, measure: Measure) -> list[float]:
+        """Return the values of the finished runs; results of older versions may lack some."""
+        key = MEASURES[measure]
+        return [float(run.result[key]) for run in self.runs if run.result.get(key) is not None]
+
+    def summary(self, measure: Measure) -> Summary | None:
+        """Return mean and spread over the finished runs, None without any."""
+        values = self.values(measure)
+        return summarise(values) if values else None
+
+    def count(self, state: State) -> int:
+        """Return the number of planned runs in a state."""
+        return sum(run.state == state for run in self.planned)

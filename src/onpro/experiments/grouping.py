@@ -1,39 +1,65 @@
-"""Group finished runs that differ only in their seed."""
+"""Describe experiments by their configuration, and find those of finished runs."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any
 
 from onpro.errors import UserError
-from onpro.experiments.naming import configuration, name_of
-from onpro.runs import Finished
-from onpro.runs.config import read_config
+from onpro.experiments.experiment import Experiment
+from onpro.experiments.tables import reported
+from onpro.methods import settings_for
+from onpro.runs import Finished, RunConfig, read_config
+from onpro.runs.files import read_json
+
+STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
+"""Fields of `RunConfig` that describe the stream, besides the data set."""
 
 
-def by_experiment(runs: Sequence[Finished]) -> dict[str, list[Finished]]:
-    """Return the runs of each experiment, under a title that tells it from the others.
+def described(config: Mapping[str, Any], **more: Any) -> Experiment:
+    """Return the experiment of a configuration, with the paper's values if it is the paper's.
+
+    Args:
+        config: the content of `config.json`; of a damaged one at least method, data and memory.
+        more: further fields of the experiment.
+    """
+    method, data, memory = (config[name] for name in ("method", "data", "memory"))
+    recipe = config.get("recipe")
+    by_hand = (*_settings_by_hand(config), *_stream_by_hand(config))
+    known = "settings" in config and not by_hand
+    paper = reported(method, recipe, data, memory) if known else {}
+    return Experiment(method, data, memory, recipe, by_hand, paper=paper, **more)
+
+
+def found(runs: Iterable[Finished]) -> list[Experiment]:
+    """Return the experiments of finished runs by data set and memory, the most accurate first.
 
     Runs on different kinds of device, or with different engines, are different experiments.
     """
     groups: dict[Hashable, list[Finished]] = {}
     for run in runs:
         where = run.result.get("device"), run.result.get("engine")
-        groups.setdefault((experiment_of(run) or run.folder, *where), []).append(run)
-    members = list(groups.values())
-    titles = [_title(group[0]) for group in members]
-    for detail in DETAILS:  # only where names alone are not enough
-        times = Counter(titles)
-        titles = [
-            f"{title}, {detail(group[0])}" if times[title] > 1 else title
-            for title, group in zip(titles, members, strict=True)
-        ]
-    return dict(zip(titles, members, strict=True))
+        groups.setdefault((digest_of(run) or run.folder, *where), []).append(run)
+    experiments = _told_apart([_experiment(members) for members in groups.values()])
+    return sorted(experiments, key=_rank)
 
 
-def experiment_of(run: Finished) -> str | None:
-    """Return the digest of what a run computes but for its seed; None where nothing says it.
+def configuration(run: Finished) -> dict[str, Any]:
+    """Return the configuration of a finished run; empty if it cannot be read.
 
-    Results of older versions do not hold it; then it is that of the run's configuration.
+    Results of older versions do not hold it; then it is that of the run's folder.
     """
+    config = run.result.get("config")
+    if not isinstance(config, dict):
+        try:
+            config = read_json(run.folder / "config.json")
+        except UserError:
+            return {}
+    return config if isinstance(config, dict) else {}
+
+
+def digest_of(run: Finished) -> str | None:
+    """Return the digest of a run's experiment; None if neither result nor configuration has it."""
     known = run.result.get("experiment")
     if isinstance(known, str):
         return known
@@ -43,8 +69,36 @@ def experiment_of(run: Finished) -> str | None:
         return None
 
 
-def _title(run: Finished) -> str:
-    return f"{name_of(run)}, {run.result['data']}, M = {run.result['memory']}"
+def short_digest(run: Finished) -> str:
+    """Return eight digits of the experiment's digest, or the name of the run's folder."""
+    return (digest_of(run) or "")[:8] or run.folder.name
+
+
+def _experiment(members: Sequence[Finished]) -> Experiment:
+    runs = tuple(sorted(members, key=lambda run: run.result.get("seed", 0)))
+    result = runs[0].result
+    told = {name: result.get(name) for name in ("method", "recipe", "data", "memory")}
+    return described(configuration(runs[0]) | told, runs=runs)
+
+
+def _rank(experiment: Experiment) -> tuple[str, int, float, str]:
+    accuracy = experiment.summary("accuracy")
+    mean = accuracy.mean if accuracy else 0.0
+    return experiment.data, experiment.memory, -mean, experiment.name
+
+
+def _told_apart(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Add details to experiments of the same name, data set and memory until they differ."""
+    told = list(experiments)
+    for detail in DETAILS:
+        times = Counter(map(str, told))
+        told = [
+            replace(one, detail=", ".join(filter(None, [one.detail, detail(one.runs[0])])))
+            if times[str(one)] > 1
+            else one
+            for one in told
+        ]
+    return told
 
 
 def _precision(run: Finished) -> str:
@@ -56,9 +110,32 @@ def _place(run: Finished) -> str:
     return " ".join(str(run.result.get(key, "unknown")) for key in ("engine", "device"))
 
 
-def settings_code(run: Finished) -> str:
-    """Return eight digits that tell what a run computes from others, or the name of its folder."""
-    return (experiment_of(run) or "")[:8] or run.folder.name
+DETAILS: tuple[Callable[[Finished], str], ...] = (_precision, _place, short_digest)
 
 
-DETAILS: tuple[Callable[[Finished], str], ...] = (_precision, _place, settings_code)
+def _settings_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
+    method, data, recipe = (config.get(name) for name in ("method", "data", "recipe"))
+    given = config.get("settings")
+    if not (isinstance(method, str) and isinstance(data, str) and isinstance(given, dict)):
+        return ()  # damaged
+    try:
+        usual = asdict(settings_for(method, data, recipe if isinstance(recipe, str) else None))
+    except UserError:  # of another version
+        return ()
+    return tuple(
+        f"{name}={value}"
+        for name, value in given.items()
+        if name in usual and _plain(usual[name]) != _plain(value)
+    )
+
+
+def _stream_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
+    usual = {field.name: field.default for field in fields(RunConfig)}
+    return tuple(
+        f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a list for a tuple, as JSON does."""
+    return list(value) if isinstance(value, tuple) else value

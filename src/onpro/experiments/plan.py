@@ -1,22 +1,19 @@
-"""What has to be run for some experiments, and what is there already."""
+"""Plan experiments: what is done in a folder and what is left to run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments.experiment import Cell, Experiment, Measure, experiments_of
+from onpro.experiments.experiment import Experiment, PlannedRun, Request
+from onpro.experiments.grouping import described
 from onpro.methods import settings_for
 from onpro.nn import Precision
 from onpro.runs.config import KeptModel, RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.runner import finished
 from onpro.training.device import DeviceName
-
-State = Literal["done", "unfinished", "running", "missing", "damaged"]
-"""Finished; begun and to be continued; in the hands of another process; not there; unusable."""
 
 
 @dataclass(frozen=True)
@@ -30,145 +27,108 @@ class Place:
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """A run and what there is of it."""
-
-    config: RunConfig
-    state: State
-    result: dict[str, Any] | None = None
-    problem: str = ""
-    """Why a damaged one is."""
-
-
-@dataclass(frozen=True)
-class PlannedExperiment:
-    """The runs of an experiment, or why it has none."""
-
-    experiment: Experiment
-    runs: tuple[PlannedRun, ...] = ()
-    problem: str = ""
-
-    def count(self, state: State) -> int:
-        """How many runs are in a state."""
-        return sum(run.state == state for run in self.runs)
-
-    def values(self, measure: Measure) -> dict[int, float]:
-        """What the finished runs measured, by seed."""
-        return {
-            run.config.seed: float(run.result[measure])
-            for run in self.runs
-            if run.result is not None
-        }
-
-
-@dataclass(frozen=True)
 class Plan:
-    """Experiments with the state of their runs in a folder."""
+    """Experiments and the state of their runs in a folder."""
 
     out: Path
-    experiments: tuple[PlannedExperiment, ...]
+    experiments: tuple[Experiment, ...]
 
     def runs(self) -> list[PlannedRun]:
-        """All runs, each once however many experiments share it: first all of the first seed.
-
-        So if a sweep ends early, all experiments have about as many runs.
-        """
-        once: dict[str, PlannedRun] = {}
-        for planned in self.experiments:
-            once.update((run.config.folder, run) for run in planned.runs)
+        """Return all runs, each once, by seed: a sweep that ends early has all experiments."""
+        runs = (run for experiment in self.experiments for run in experiment.planned)
+        once = {run.config.folder: run for run in runs}
         return sorted(once.values(), key=lambda run: run.config.seed)
 
     def left(self) -> list[RunConfig]:
-        """What is not finished; what was begun comes first."""
+        """Return what is left to run, interrupted runs first."""
         left = [run for run in self.runs() if run.state in ("unfinished", "running", "missing")]
         return [run.config for run in sorted(left, key=lambda run: run.state == "missing")]
 
     def problems(self) -> list[str]:
-        """Why experiments or runs are left out, each reason once, with what it concerns."""
+        """Return why experiments or runs are left out, each reason once."""
         concerned: dict[str, list[str]] = {}
-        for planned in self.experiments:
-            if planned.problem:
-                concerned.setdefault(planned.problem, []).append(str(planned.experiment))
-            for run in planned.runs:
+        for experiment in self.experiments:
+            if experiment.problem:
+                concerned.setdefault(experiment.problem, []).append(str(experiment))
+            for run in experiment.planned:
                 if run.problem:
                     concerned.setdefault(run.problem, []).append(run.config.folder)
         return [f"{_some(dict.fromkeys(names))}: {problem}" for problem, names in concerned.items()]
 
-    def of(self, experiment: Experiment) -> PlannedExperiment:
-        """What is planned for an experiment."""
-        return next(p for p in self.experiments if p.experiment == experiment)
-
     def without(self, data: str, problem: str) -> "Plan":
-        """The plan without what is not finished on a data set, and why."""
+        """Return the plan without unfinished runs on a data set, which has a problem."""
         return replace(
             self,
             experiments=tuple(
-                planned
-                if planned.experiment.data != data or planned.problem
+                one
+                if one.data != data or one.problem
                 else replace(
-                    planned,
-                    runs=tuple(run for run in planned.runs if run.state == "done"),
+                    one,
+                    planned=tuple(run for run in one.planned if run.state == "done"),
                     problem=problem,
                 )
-                for planned in self.experiments
+                for one in self.experiments
             ),
         )
 
 
-def plan(cells: Iterable[Cell], out: Path, place: Place) -> Plan:
-    """Find out what there is of the runs behind the cells and what is left to do.
+def plan(requests: Iterable[Request], out: Path, place: Place) -> Plan:
+    """Look up the state of all requested runs.
 
-    An experiment whose method, variant or data set does not exist stays in the plan with the
-    reason, and without runs.
+    A request whose method, recipe or data set does not exist becomes an experiment without runs,
+    with the reason.
     """
-    return Plan(out, tuple(_planned(e, out, place) for e in experiments_of(cells)))
+    return Plan(out, tuple(_planned(request, out, place) for request in dict.fromkeys(requests)))
 
 
-def configurations(experiment: Experiment, place: Place) -> Iterator[RunConfig]:
-    """The runs of an experiment; a sentence where its names or values cannot be used."""
-    find(experiment.data)
-    settings = settings_for(experiment.method, experiment.data, experiment.recipe)
-    settings = replace(settings, **dict(experiment.settings))
+def configurations(request: Request, place: Place) -> Iterator[RunConfig]:
+    """Yield the configuration of each requested run; raise UserError if names or values are bad."""
+    find(request.data)
+    settings = settings_for(request.method, request.data, request.recipe)
+    settings = replace(settings, **dict(request.settings))
     settings.check()
-    for seed in experiment.seeds:
+    for seed in request.seeds:
         yield RunConfig(
-            method=experiment.method,
+            method=request.method,
             settings=settings,
-            data=experiment.data,
-            memory=experiment.memory,
+            data=request.data,
+            memory=request.memory,
             seed=seed,
-            recipe=experiment.recipe,
+            recipe=request.recipe,
             precision=place.precision,
             data_dir=place.data_dir,
             device=place.device,
             model=place.model,
-            **dict(experiment.stream),
+            **dict(request.stream),
         )
 
 
-def _planned(experiment: Experiment, out: Path, place: Place) -> PlannedExperiment:
+def _planned(request: Request, out: Path, place: Place) -> Experiment:
     try:
-        configs = list(configurations(experiment, place))
+        configs = list(configurations(request, place))
     except UserError as error:
-        return PlannedExperiment(experiment, problem=str(error))
-    return PlannedExperiment(experiment, tuple(_examine(config, out) for config in configs))
+        what = request.method, request.data, request.memory, request.recipe
+        return Experiment(*what, problem=str(error))
+    planned = tuple(_examine(config, out) for config in configs)
+    runs = tuple(run.finished for run in planned if run.finished)
+    return described(configs[0].what(), runs=runs, planned=planned)
 
 
 def _examine(config: RunConfig, out: Path) -> PlannedRun:
-    folder = out / config.folder
     try:
         done = finished(config, out)
     except UserError as error:
         return PlannedRun(config, "damaged", problem=str(error))
     if done:
-        return PlannedRun(config, "done", done.result)
+        return PlannedRun(config, "done", done)
+    folder = out / config.folder
     if not folder.exists():
         return PlannedRun(config, "missing")
     return PlannedRun(config, "running" if is_held(folder) else "unfinished")
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first few of some names, and how many more there are."""
+    """Return the first few names, and the number of others."""
     listed = list(names)
     rest = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
     return "; ".join(listed[:3]) + rest

@@ -2,9 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import sub
+
+FEWEST_RUNS = 3
+"""Fewest runs for a confidence interval: that of two runs is nine standard deviations wide to
+either side."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +21,8 @@ class Summary:
     deviation: float | None
     """Sample standard deviation; None for a single run."""
     interval: float | None
-    """Half-width of the 95 % confidence interval of the mean, t_{0.975, n−1}·s/√n."""
+    """Half-width of the 95 % confidence interval of the mean, t_{0.975, n−1}·s/√n; None for fewer
+    than `FEWEST_RUNS` runs."""
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -26,7 +32,8 @@ def summarise(values: Sequence[float]) -> Summary:
     if n < 2:
         return Summary(n, mean, None, None)
     deviation = statistics.stdev(values)
-    return Summary(n, mean, deviation, _student(n - 1) * deviation / math.sqrt(n))
+    half_width = _student(n - 1) * deviation / math.sqrt(n)
+    return Summary(n, mean, deviation, half_width if n >= FEWEST_RUNS else None)
 
 
 @cache
@@ -55,10 +62,38 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
+def accuracy_curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
     """Return the average accuracy on the tasks seen so far, after each task.
 
-    >>> curve([[90.0, None], [50.0, 80.0]])
+    >>> accuracy_curve([[90.0, None], [50.0, 80.0]])
     [90.0, 65.0]
     """
     return [statistics.fmean(row[: task + 1]) for task, row in enumerate(accuracy)]
+
+
+def forgetting_curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
+    """Return the average forgetting of the tasks seen so far, after each task.
+
+    >>> forgetting_curve([[90.0, None], [50.0, 80.0]])
+    [0.0, 20.0]
+    """
+    return [statistics.fmean(tasks) for tasks in _forgetting_after_each(accuracy)]
+
+
+def forgetting_by_task(accuracy: Sequence[Sequence[float]]) -> list[float]:
+    """Return for each task its best accuracy minus its last; the mean is the paper's F_c.
+
+    >>> forgetting_by_task([[90.0, None], [50.0, 80.0]])
+    [40.0, 0.0]
+    """
+    *_, last = _forgetting_after_each(accuracy)
+    return last
+
+
+def _forgetting_after_each(accuracy: Sequence[Sequence[float]]) -> Iterator[list[float]]:
+    """Yield after each task the forgetting of all tasks so far, from running maxima."""
+    best: list[float] = []
+    for task, row in enumerate(accuracy):
+        seen = row[: task + 1]
+        best = [*map(max, best, seen), seen[-1]]
+        yield list(map(sub, best, seen))

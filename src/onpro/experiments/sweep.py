@@ -1,7 +1,6 @@
-"""Experiments of the user's own, from a file of grids.
+"""Read a sweep from a TOML file.
 
-Every `[[runs]]` of the file stands for all combinations of its values; `[common]` holds for those
-that do not say otherwise.
+Every `[[runs]]` is a grid: all combinations of its values. `[common]` holds defaults of all grids.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,42 +11,34 @@ from typing import Any, get_type_hints
 
 from onpro.data import find
 from onpro.errors import UserError, unknown
-from onpro.experiments.experiment import MEASURES, MOST_SEEDS, Cell, Experiment, Measure, Pairs
+from onpro.experiments.experiment import MOST_SEEDS, Pairs, Request
+from onpro.experiments.grouping import STREAM
 from onpro.experiments.plan import Place, configurations
-from onpro.experiments.tables import reported
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, recipes
 from onpro.runs.config import RunConfig
 from onpro.runs.method_file import resolve
 from onpro.validation import accepted, described, fits
 
-STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
-"""Keys that vary the stream: fields of `RunConfig`."""
-
 KEYS = ("method", "data", "memory", "seeds", "recipe", "settings", *STREAM)
 
 NO_RECIPE = "none"
-"""Stands for the method itself in a list of recipes."""
+"""The method itself, in a list of recipes."""
 
 DEFAULTS: dict[str, Any] = {"data": "digits", "memory": 100, "seeds": 1, "recipe": NO_RECIPE}
 
 
-def read_sweep(path: Path) -> list[Cell]:
-    """The cells that a file asks for: accuracy and forgetting of each of its experiments."""
-    wanted: dict[Experiment, tuple[int, ...]] = {}
-    for experiment in _experiments(TomlFile.read(path)):
-        same = replace(experiment, seeds=())
-        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *experiment.seeds)))
-    experiments = _titled([replace(same, seeds=seeds) for same, seeds in wanted.items()])
-    return [
-        Cell(experiment, measure, _reported(experiment, measure))
-        for experiment in experiments
-        for measure in MEASURES
-    ]
+def read_sweep(path: Path) -> list[Request]:
+    """Return the experiments that a file asks for; equal ones are merged, with all their seeds."""
+    wanted: dict[Request, tuple[int, ...]] = {}
+    for request in _requests(TomlFile.read(path)):
+        same = replace(request, seeds=())
+        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *request.seeds)))
+    return [replace(same, seeds=seeds) for same, seeds in wanted.items()]
 
 
-def _experiments(file: TomlFile) -> Iterator[Experiment]:
-    """All combinations of all grids, without titles."""
+def _requests(file: TomlFile) -> Iterator[Request]:
+    """Yield all combinations of all grids."""
     for name in file.values:
         if name not in ("common", "runs"):
             raise file.wrong(("", 0), name, str(unknown("table", name, ("common", "runs"))))
@@ -76,13 +67,13 @@ def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None
 
 @dataclass(frozen=True)
 class Grid:
-    """A `[[runs]]` with what it takes from `[common]`: an iterable of experiments."""
+    """A `[[runs]]` merged with `[common]`: an iterable of requests."""
 
     file: TomlFile
     where: Where
     values: Mapping[str, Any]
 
-    def __iter__(self) -> Iterator[Experiment]:
+    def __iter__(self) -> Iterator[Request]:
         if "method" not in self.values:
             raise self._wrong("", 'say which method is to be run, such as method = "er".')
         hints = get_type_hints(RunConfig)
@@ -93,8 +84,7 @@ class Grid:
         for name, data, recipe in product(*names):
             self._check_names(name, data, recipe)
             for memory, settings, stream in product(memories, self._settings(name), streams):
-                experiment = Experiment(
-                    title="",
+                request = Request(
                     method=name,
                     data=data,
                     memory=memory,
@@ -103,10 +93,10 @@ class Grid:
                     settings=settings,
                     stream=stream,
                 )
-                problem = _problem(experiment)
+                problem = _problem(request)
                 if problem:
-                    raise self._wrong(*_culprit(experiment, problem))
-                yield experiment
+                    raise self._wrong(*_culprit(request, problem))
+                yield request
 
     def _resolved(self, name: str) -> str:
         try:
@@ -146,7 +136,7 @@ class Grid:
         return self._accepted(key, self.values[key], hint)
 
     def _accepted(self, key: str, value: Any, hint: Any) -> list[Any]:
-        """One value, or each of a list, as a field of that type holds it."""
+        """Return a value, or each of a list, converted to the type of its field."""
         items = value if isinstance(value, list) and not fits(value, hint) else [value]
         for item in items or [value]:
             if not fits(item, hint):
@@ -158,29 +148,29 @@ class Grid:
         return self.file.wrong(self.where, key, what, value)
 
 
-def _problem(experiment: Experiment) -> str:
-    """Why an experiment cannot be run; empty where it can."""
+def _problem(request: Request) -> str:
+    """Return why a request cannot be run; empty if it can."""
     try:
-        list(configurations(experiment, Place()))
+        list(configurations(request, Place()))
     except UserError as error:
         return str(error)
     return ""
 
 
-def _culprit(experiment: Experiment, problem: str) -> tuple[str, str, Any]:
-    """The key and value without which an experiment has no problem, with the problem.
+def _culprit(request: Request, problem: str) -> tuple[str, str, Any]:
+    """Return the key and value that cause the problem, with the problem.
 
-    No key where values do not go together.
+    The key is empty if no single value causes it.
     """
     without = {
-        "memory": (experiment.memory, replace(experiment, memory=DEFAULTS["memory"])),
-        "seeds": (None, replace(experiment, seeds=(0,))),
+        "memory": (request.memory, replace(request, memory=DEFAULTS["memory"])),
+        "seeds": (None, replace(request, seeds=(0,))),
     }
     for field in ("settings", "stream"):
-        pairs: Pairs = getattr(experiment, field)
+        pairs: Pairs = getattr(request, field)
         for pair in pairs:
             others: dict[str, Any] = {field: tuple(other for other in pairs if other != pair)}
-            without[pair[0]] = pair[1], replace(experiment, **others)
+            without[pair[0]] = pair[1], replace(request, **others)
     for key, (value, rest) in without.items():
         if not _problem(rest):
             return key, problem, value
@@ -188,25 +178,5 @@ def _culprit(experiment: Experiment, problem: str) -> tuple[str, str, Any]:
 
 
 def _combined(axes: Mapping[str, Sequence[Any]]) -> list[Pairs]:
-    """Names with one value each, in all combinations."""
+    """Return all combinations of one value per name."""
     return [tuple(zip(axes, values, strict=True)) for values in product(*axes.values())]
-
-
-def _titled(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Name each by its method and by whatever the others do not all have too."""
-    everywhere = set.intersection(*(set(e.settings + e.stream) for e in experiments))
-    return [replace(e, title=_title(e, everywhere)) for e in experiments]
-
-
-def _title(experiment: Experiment, everywhere: set[tuple[str, Any]]) -> str:
-    name = f"{experiment.method} ({experiment.recipe})" if experiment.recipe else experiment.method
-    own = [pair for pair in experiment.settings + experiment.stream if pair not in everywhere]
-    return ", ".join([name, *(f"{key}={value}" for key, value in own)])
-
-
-def _reported(experiment: Experiment, measure: Measure) -> tuple[float, float] | None:
-    """What the paper has for the experiment, if it is one of the paper's."""
-    if experiment.settings or experiment.stream:
-        return None
-    where = experiment.data, experiment.memory
-    return reported(experiment.method, experiment.recipe, *where, measure)

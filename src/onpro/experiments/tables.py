@@ -1,13 +1,12 @@
-"""The tables of the paper as data: what each cell runs, how often, and what the paper found."""
+"""The tables of the paper as data: what each cell runs, how often, and the paper's value."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
 
 from onpro.errors import UserError, unknown
 from onpro.experiments import paper
-from onpro.experiments.experiment import Cell, Experiment, Measure, Pairs
+from onpro.experiments.experiment import Measure, Pairs, Request, Value
 from onpro.methods import methods as registered_methods
 from onpro.methods import wrappers
 from onpro.runs.method_file import resolve
@@ -28,19 +27,13 @@ TITLES = {
     "ocm": "OCM",
     "onpro": "OnPro",
 }
-"""The methods of the paper, as it writes them."""
+"""Names of the methods in the paper."""
 
 DEFAULT_MEMORY = 100
-"""On a data set that a table does not have, where nobody says how much."""
+"""Memory on a data set that is not in the table."""
 
-
-@dataclass(frozen=True)
-class Column:
-    """Where something is measured, and what."""
-
-    data: str
-    memory: int
-    measure: Measure = "average_accuracy"
+Cell = tuple[str, int, Measure]
+"""Data set, memory, measure."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +41,14 @@ class Row:
     """A method, or a variant of one."""
 
     title: str
+    """Name in the paper."""
     method: str
-    recipe: str | None
-    values: Mapping[Column, tuple[float, float]]
-    """What the paper reports, mean and deviation."""
+    recipe: str | None = None
+    values: Mapping[Cell, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table of the paper, or a part of it.
 
     Methods and variants are the rows, also of tables that the paper prints the other way round.
@@ -64,31 +57,25 @@ class Table:
     name: str
     about: str
     runs: int
-    """How many runs the paper made for each cell."""
+    """Number of runs behind each cell of the paper."""
     rows: tuple[Row, ...]
-    columns: tuple[Column, ...]
+    places: tuple[tuple[str, int], ...]
+    """Data sets and memories."""
+    measures: tuple[Measure, ...] = ("accuracy",)
 
-    def cells(self, seeds: Sequence[int] | None = None, stream: Pairs = ()) -> Iterator[Cell]:
-        """The table row by row.
+    def requests(self, seeds: Sequence[int] | None = None, stream: Pairs = ()) -> list[Request]:
+        """Return the experiments of the table, row by row.
 
         Args:
-            seeds: of each cell; else as many as the paper has runs, from 0.
-            stream: what differs from the paper's streams; the paper's values are then left out.
+            seeds: seeds of each experiment; default: as many as the paper has runs, from 0.
+            stream: fields of `RunConfig` that differ from the paper's streams.
         """
         chosen = tuple(range(self.runs) if seeds is None else seeds)
-        for row in self.rows:
-            for column in self.columns:
-                experiment = Experiment(
-                    title=row.title,
-                    method=row.method,
-                    data=column.data,
-                    memory=column.memory,
-                    seeds=chosen,
-                    recipe=row.recipe,
-                    stream=stream,
-                )
-                value = None if stream else row.values.get(column)
-                yield Cell(experiment, column.measure, value)
+        return [
+            Request(row.method, data, memory, chosen, row.recipe, stream=stream)
+            for row in self.rows
+            for data, memory in self.places
+        ]
 
     def narrowed(
         self,
@@ -96,60 +83,56 @@ class Table:
         data: Sequence[str] = (),
         methods: Sequence[str] = (),
         memory: Sequence[int] = (),
-    ) -> "Table":
-        """The part for some data sets, methods or variants, and memories; without any, all.
+    ) -> "PaperTable":
+        """Return the part for some data sets, methods or variants, and memories; default: all.
 
-        A data set, memory or registered method that the paper does not have in the table becomes a
-        column or row without values of the paper.
+        Data sets, memories and registered methods that the paper's table does not have are added.
         """
         named = (row for name in methods for row in self._rows_of(name))
         once = {(row.method, row.recipe): row for row in named}
         rows = tuple(once.values()) or self.rows
-        return replace(self, rows=rows, columns=self._columns_for(data, memory))
+        return replace(self, rows=rows, places=self._places_for(data, memory))
 
     def _rows_of(self, name: str) -> list[Row]:
         found = [row for row in self.rows if name in (row.method, row.recipe)]
         resolved = resolve(name)
         registered = name in registered_methods() or name.rpartition("-")[2] in wrappers()
         if not found and (resolved != name or registered):
-            return [Row(resolved, resolved, None, {})]
+            return [Row(resolved, resolved)]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}
             raise unknown(f"method or variant of {self.name}", name, known)
         return found
 
-    def _columns_for(self, data: Sequence[str], memory: Sequence[int]) -> tuple[Column, ...]:
-        if not data:
-            columns = tuple(c for c in self.columns if not memory or c.memory in memory)
-            if not columns:
-                sizes = ", ".join(map(str, dict.fromkeys(c.memory for c in self.columns)))
-                raise UserError(
-                    f"{self.name} has no memory of {', '.join(map(str, memory))} but {sizes}: "
-                    "name a data set with --data to run another one."
-                )
-            return columns
-        return tuple(
-            Column(name, size, measure)
-            for name in data
-            for size in memory or self._memories_on(name)
-            for measure in dict.fromkeys(column.measure for column in self.columns)
-        )
+    def _places_for(
+        self, data: Sequence[str], memory: Sequence[int]
+    ) -> tuple[tuple[str, int], ...]:
+        if data:
+            return tuple((name, m) for name in data for m in memory or self._memories_on(name))
+        places = tuple(place for place in self.places if not memory or place[1] in memory)
+        if not places:
+            sizes = ", ".join(map(str, dict.fromkeys(m for _, m in self.places)))
+            raise UserError(
+                f"{self.name} has no memory of {', '.join(map(str, memory))} but {sizes}: "
+                "name a data set with --data to run another one."
+            )
+        return places
 
     def _memories_on(self, data: str) -> list[int]:
-        own = dict.fromkeys(column.memory for column in self.columns if column.data == data)
-        return list(own) or [DEFAULT_MEMORY]
+        own = [memory for name, memory in self.places if name == data]
+        return own or [DEFAULT_MEMORY]
 
 
-def table(name: str) -> Table:
-    """The table of that name, in any case, with or without the word.
+def paper_table(name: str) -> PaperTable:
+    """Return the table of a name, in any case, with or without the word.
 
-    >>> table("A1") is table("tablea1") is table("tableA1")
+    >>> paper_table("A1") is paper_table("tablea1") is paper_table("tableA1")
     True
     """
-    for known in tables().values():
+    for known in paper_tables().values():
         if _number(name) == _number(known.name):
             return known
-    raise unknown("table", name, tables())
+    raise unknown("table", name, paper_tables())
 
 
 def _number(name: str) -> str:
@@ -157,15 +140,13 @@ def _number(name: str) -> str:
 
 
 @cache
-def tables() -> dict[str, Table]:
-    """All tables of the paper by name."""
+def paper_tables() -> dict[str, PaperTable]:
+    """Return all tables of the paper by name."""
     return {
         made.name: made
         for made in (
-            _benchmark("table1", "average accuracy", "average_accuracy", paper.AVERAGE_ACCURACY),
-            _benchmark(
-                "table2", "average forgetting", "average_forgetting", paper.AVERAGE_FORGETTING
-            ),
+            _benchmark("table1", "average accuracy", "accuracy", paper.AVERAGE_ACCURACY),
+            _benchmark("table2", "average forgetting", "forgetting", paper.AVERAGE_FORGETTING),
             _ablation("table3", "ablations of OnPro", ABLATIONS, paper.ABLATIONS),
             _on_cifar10(
                 "table4",
@@ -206,20 +187,39 @@ def tables() -> dict[str, Table]:
     }
 
 
-def reported(
-    method: str, recipe: str | None, data: str, memory: int, measure: Measure
-) -> tuple[float, float] | None:
-    """What the paper found, mean and deviation, in the first table that has it.
+def reported(method: str, recipe: str | None, data: str, memory: int) -> dict[Measure, Value]:
+    """Return the paper's values of an experiment by measure.
 
-    >>> reported("onpro", "without-apf", "cifar10", 100, "average_forgetting")
-    (34.6, 2.4)
+    >>> reported("onpro", "without-apf", "cifar10", 100)
+    {'accuracy': (52.0, 1.5), 'forgetting': (34.6, 2.4)}
     """
-    variant = None if recipe == "paper" else recipe
-    column = Column(data, memory, measure)
-    for row in chain.from_iterable(table.rows for table in tables().values()):
-        if (row.method, row.recipe) == (method, variant) and column in row.values:
-            return row.values[column]
-    return None
+    rows = _rows().get((method, None if recipe == "paper" else recipe), ())
+    return {
+        measure: value
+        for row in reversed(rows)
+        for (*place, measure), value in row.values.items()
+        if place == [data, memory]
+    }
+
+
+def paper_name(method: str, recipe: str | None = None) -> str | None:
+    """Return the name of a method or variant in the first table that has it.
+
+    >>> paper_name("derpp"), paper_name("onpro", "without-apf"), paper_name("er", "tuned")
+    ('DER++', 'w/o APF', None)
+    """
+    rows = _rows().get((method, None if recipe == "paper" else recipe))
+    return rows[0].title if rows else None
+
+
+@cache
+def _rows() -> dict[tuple[str, str | None], list[Row]]:
+    """Return all rows of all tables by method and recipe."""
+    rows: dict[tuple[str, str | None], list[Row]] = {}
+    for table in paper_tables().values():
+        for row in table.rows:
+            rows.setdefault((row.method, row.recipe), []).append(row)
+    return rows
 
 
 Named = tuple[str, str, str | None]
@@ -246,46 +246,48 @@ def _table(
     name: str,
     about: str,
     runs: int,
-    columns: Sequence[Column],
+    places: Sequence[tuple[str, int]],
     named: Sequence[Named],
     values: Mapping[str, str],
-) -> Table:
-    """A table whose rows are named in the order of the paper's."""
+    measures: tuple[Measure, ...] = ("accuracy",),
+) -> PaperTable:
+    """Build a table whose rows are named in the order of the paper's."""
+    cells = [(*place, measure) for place in places for measure in measures]
     rows = tuple(
-        Row(title, method, recipe, dict(zip(columns, paper.entries(entries), strict=True)))
+        Row(title, method, recipe, dict(zip(cells, paper.entries(entries), strict=True)))
         for (title, method, recipe), entries in zip(named, values.values(), strict=True)
     )
-    return Table(name, about, runs, rows, tuple(columns))
+    return PaperTable(name, about, runs, rows, tuple(places), measures)
 
 
-def _benchmark(name: str, about: str, measure: Measure, values: Mapping[str, str]) -> Table:
-    columns = [Column(data, memory, measure) for data, memory in paper.COLUMNS]
-    return _table(name, about, 15, columns, [(TITLES[m], m, None) for m in values], values)
+def _benchmark(name: str, about: str, measure: Measure, values: Mapping[str, str]) -> PaperTable:
+    named: list[Named] = [(TITLES[method], method, None) for method in values]
+    return _table(name, about, 15, paper.COLUMNS, named, values, (measure,))
 
 
-def _ablation(name: str, about: str, named: Sequence[Named], values: Mapping[str, str]) -> Table:
-    measures: tuple[Measure, ...] = ("average_accuracy", "average_forgetting")
+def _ablation(
+    name: str, about: str, named: Sequence[Named], values: Mapping[str, str]
+) -> PaperTable:
     places = (("cifar10", 100), ("cifar100", 500))
-    columns = [Column(*place, measure) for place in places for measure in measures]
-    return _table(name, about, 15, columns, named, values)
+    return _table(name, about, 15, places, named, values, ("accuracy", "forgetting"))
 
 
 def _on_cifar10(
     name: str, about: str, runs: int, named: Sequence[Named], values: Mapping[str, str]
-) -> Table:
-    columns = [Column("cifar10", memory) for memory in (100, 200, 500)]
-    return _table(name, about, runs, columns, named, values)
+) -> PaperTable:
+    places = [("cifar10", memory) for memory in (100, 200, 500)]
+    return _table(name, about, runs, places, named, values)
 
 
-def _imagenet() -> Table:
-    columns = [Column("imagenet100", 1000), Column("imagenet1k", 5000)]
+def _imagenet() -> PaperTable:
+    places = [("imagenet100", 1000), ("imagenet1k", 5000)]
     named: list[Named] = [(TITLES[name], name, None) for name in paper.IMAGENET]
-    return _table("tableA2", "average accuracy on ImageNet", 3, columns, named, paper.IMAGENET)
+    return _table("tableA2", "average accuracy on ImageNet", 3, places, named, paper.IMAGENET)
 
 
-def _feedback() -> Table:
-    columns = [Column("cifar10", 200), Column("cifar100", 500)]
+def _feedback() -> PaperTable:
+    places = [("cifar10", 200), ("cifar100", 500)]
     named: list[Named] = [
         (f"α = {recipe.removeprefix('alpha-')}", "onpro", recipe) for recipe in paper.FEEDBACK
     ]
-    return _table("tableA5", "share of feedback in OnPro", 5, columns, named, paper.FEEDBACK)
+    return _table("tableA5", "share of feedback in OnPro", 5, places, named, paper.FEEDBACK)

@@ -1,4 +1,4 @@
-"""A TOML file of the user's, and where in it a mistake is."""
+"""TOML files, with the line of a mistake."""
 
 import re
 import tomllib
@@ -11,14 +11,14 @@ from onpro.errors import UserError
 from onpro.files import read_plain
 
 Where = tuple[str, int]
-"""Name of a table, and which of that name, from 0."""
+"""Name of a table and its index among the tables of that name."""
 
 HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z_][\w-]*)[^\[\]]*\]\]?\s*(#.*)?")
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """The text of a file, to point at, and its values."""
+    """The text of a TOML file and its values."""
 
     path: Path
     text: str
@@ -26,7 +26,7 @@ class TomlFile:
 
     @classmethod
     def read(cls, path: Path) -> "TomlFile":
-        """Read a file; a sentence with the line where it is not TOML."""
+        """Read a file; raise UserError with the line if it is not TOML."""
         try:
             text = read_plain(path).decode()
         except FileNotFoundError:
@@ -51,13 +51,13 @@ class TomlFile:
             ) from None
 
     def wrong(self, where: Where, key: str, what: str, value: Any = None) -> UserError:
-        """An error that points at a key, or at a value of it.
+        """Return an error with the line of a key, or of one of its values.
 
         Args:
-            where: the table; what is not found there is looked for in the whole file.
-            key: its name; empty for the table itself.
-            what: the sentence.
-            value: where the key has several, the one that is wrong.
+            where: the table; a key that is not in it is searched in the whole file.
+            key: name of the key; empty for the table itself.
+            what: the message.
+            value: the wrong one of several values.
         """
         return UserError(f"{self.path}, line {self._line(where, key, value)}: {what}")
 
@@ -73,7 +73,7 @@ class TomlFile:
 
 
 def _places(lines: list[str]) -> Iterator[Where]:
-    """The table each line belongs to; a subtable's lines belong to the table above it."""
+    """Yield the table of each line; lines of a subtable belong to the table above it."""
     place = ("", 0)
     seen: dict[str, int] = {}
     for line in lines:
@@ -85,7 +85,7 @@ def _places(lines: list[str]) -> Iterator[Where]:
 
 
 def _names(line: str, key: str) -> bool:
-    """Whether a line sets a key, alone, in a dotted name, in an inline table or as a header."""
+    """Return whether a line sets a key: alone, dotted, in an inline table or as a header."""
     name = rf"[\"']?{re.escape(key)}[\"']?"
     return (
         re.search(rf"^\s*(\w+\.)*{name}\s*[.=]|[{{,]\s*{name}\s*=|^\s*\[+\s*{name}\W", line)
@@ -94,7 +94,7 @@ def _names(line: str, key: str) -> bool:
 
 
 def _find(lines: list[str], number: int, value: Any) -> int:
-    """The line of a value, which may stand in a list below its key; else that of the key."""
+    """Return the line of a value, which may be in a list below its key; else that of the key."""
     shown = value if isinstance(value, str) else repr(value)
     if value is None or shown in lines[number]:
         return number

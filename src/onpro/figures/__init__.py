@@ -1,4 +1,4 @@
-"""What people look at: figures drawn from finished runs."""
+"""Figures of experiments."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
+from onpro.experiments.experiment import Experiment
 from onpro.figures.accuracy import accuracy
 from onpro.figures.matrix import matrix
 from onpro.runs.files import save
-from onpro.runs.runner import Finished
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES: dict[str, Callable[[Sequence[Finished]], "Figure"]] = {
+FIGURES: dict[str, Callable[[Sequence[Experiment]], "Figure"]] = {
     "accuracy": accuracy,
     "matrix": matrix,
 }
 
 
-def draw(name: str, runs: Sequence[Finished], path: Path) -> None:
+def draw(name: str, experiments: Sequence[Experiment], path: Path) -> None:
     """Draw the figure of that name and save it; the file's ending says in which format."""
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
-        figure = FIGURES[name](runs)
+        figure = FIGURES[name](experiments)
         try:
             figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=160)
         except ValueError as error:  # matplotlib does not know the ending

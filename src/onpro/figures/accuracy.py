@@ -1,4 +1,4 @@
-"""Incremental accuracy: what a method still knows after each task."""
+"""Figure of the average accuracy after each task."""
 
 import math
 from collections.abc import Sequence
@@ -7,28 +7,27 @@ from typing import TYPE_CHECKING
 
 from onpro.errors import counted
 from onpro.experiments import Summary, summarise
-from onpro.experiments.grouping import by_experiment
-from onpro.experiments.statistics import curve
+from onpro.experiments.experiment import Experiment
+from onpro.experiments.statistics import accuracy_curve
 from onpro.figures.style import COLORS, DASHES, INK, MARKERS, plain, wrapped
-from onpro.runs import Finished
 from onpro.text import written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW = 5
-"""Up to so many experiments, lines have bands: more would cover each other."""
+"""Largest number of experiments whose lines have bands."""
 
 
-def accuracy(runs: Sequence[Finished]) -> "Figure":
-    """A line for each experiment, mean over its seeds; the legend begins with the best at the end.
+def accuracy(experiments: Sequence[Experiment]) -> "Figure":
+    """Draw a line for each experiment, mean over its seeds; the legend is sorted by final accuracy.
 
     Of a few experiments, bands show one standard deviation.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    curves = {title: _curve(members) for title, members in by_experiment(runs).items()}
+    curves = {str(experiment): _curve(experiment) for experiment in experiments}
     ranking = sorted(curves, key=lambda title: -curves[title][-1].mean)
     labels = [wrapped(_label(title, curves[title][-1]), 76) for title in ranking]
     lines = sum(label.count("\n") + 1 for label in labels)
@@ -70,9 +69,9 @@ def accuracy(runs: Sequence[Finished]) -> "Figure":
     return figure
 
 
-def _curve(members: Sequence[Finished]) -> list[Summary]:
-    """Average accuracy on the tasks seen so far, after each task, of the runs that have it."""
-    curves = (curve(run.result["accuracy"]) for run in members)
+def _curve(experiment: Experiment) -> list[Summary]:
+    """Return the average accuracy on the tasks seen so far, after each task."""
+    curves = (accuracy_curve(run.result["accuracy"]) for run in experiment.runs)
     return [
         summarise([value for value in values if value is not None])
         for values in zip_longest(*curves)

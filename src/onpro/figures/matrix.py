@@ -1,4 +1,4 @@
-"""Accuracy matrices: how each task is known after each task."""
+"""Figure of accuracy matrices: accuracy on each task after each task."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onpro.errors import counted
-from onpro.experiments.grouping import by_experiment
+from onpro.experiments.experiment import Experiment
 from onpro.figures.style import INK, wrapped
-from onpro.runs import Finished
 from onpro.text import written
 
 if TYPE_CHECKING:
@@ -18,27 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW = 10
-"""Up to so many tasks, cells carry their number."""
+"""Largest number of tasks for which cells carry their number."""
 
 
-def matrix(runs: Sequence[Finished]) -> "Figure":
-    """A heat map for each experiment, mean over its seeds: row after which task, column which."""
+def matrix(experiments: Sequence[Experiment]) -> "Figure":
+    """Draw a heat map for each experiment: mean accuracy after task (row) on task (column)."""
     from matplotlib.figure import Figure
 
-    groups = by_experiment(runs)
-    columns = len(groups) if len(groups) <= 3 else math.ceil(math.sqrt(len(groups)))
-    rows = math.ceil(len(groups) / columns)
-    titles = [
-        f"{wrapped(title, 44)}\n{counted(len(group), 'run')}" for title, group in groups.items()
-    ]
+    count = len(experiments)
+    columns = count if count <= 3 else math.ceil(math.sqrt(count))
+    rows = math.ceil(count / columns)
+    titles = [f"{wrapped(str(one), 44)}\n{counted(len(one.runs), 'run')}" for one in experiments]
     tallest = max(title.count("\n") + 1 for title in titles)
     size = (0.8 + 3.2 * columns, rows * (3.1 + 0.16 * tallest))
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
-    for axes in panels.flat[len(groups) :]:
+    for axes in panels.flat[count:]:
         axes.set_visible(False)
-    for axes, title, members in zip(panels.flat, titles, groups.values(), strict=False):
-        cells = _mean(members)
+    for axes, title, experiment in zip(panels.flat, titles, experiments, strict=False):
+        cells = _mean(experiment)
         image = axes.imshow(cells, cmap="Blues", vmin=0, vmax=100)
         ticks = range(0, len(cells), max(1, len(cells) // FEW))
         axes.set_xticks(ticks, [str(t + 1) for t in ticks])
@@ -55,11 +52,11 @@ def matrix(runs: Sequence[Finished]) -> "Figure":
     return figure
 
 
-def _mean(members: Sequence[Finished]) -> NDArray[np.float64]:
-    """Mean over the runs that have a cell; not a number where none has."""
-    tasks = max(len(run.result["accuracy"]) for run in members)
+def _mean(experiment: Experiment) -> NDArray[np.float64]:
+    """Return the mean over the runs that have a cell; NaN if none has."""
+    tasks = max(len(run.result["accuracy"]) for run in experiment.runs)
     total, count = np.zeros((tasks, tasks)), np.zeros((tasks, tasks))
-    for run in members:
+    for run in experiment.runs:
         for task, row in enumerate(run.result["accuracy"]):
             total[task, : task + 1] += row[: task + 1]
             count[task, : task + 1] += 1

@@ -1,7 +1,6 @@
-"""What people read: tables and pages of finished runs."""
+"""Tables and pages of experiments."""
 
 from onpro.reports.page import page
-from onpro.reports.records import comma_separated, latex
-from onpro.reports.table import comparisons, report
+from onpro.reports.tables import comparisons, results
 
-__all__ = ["comma_separated", "comparisons", "latex", "page", "report"]
+__all__ = ["comparisons", "page", "results"]

@@ -6,8 +6,7 @@ from typing import Any
 
 from onpro.bench.breakdown import PARTS
 from onpro.errors import counted
-from onpro.reports.formats import Column, Record, Table, markdown_text, render
-from onpro.reports.hardware import machine
+from onpro.reports.formats import Column, Record, machine, markdown_text, render
 from onpro.text import written
 
 Result = Mapping[str, Any]
@@ -67,7 +66,7 @@ def bench_table(document: Mapping[str, Any]) -> str:
     records = [
         {**_what(result), **_times(result), **_figures(result["phases"][-1])} for result in results
     ]
-    tables = [
+    tables: list[tuple[Sequence[Record], list[Column]]] = [
         (records, [*WHAT, *_time_columns(results), *FIGURES]),
         (records, [*WHAT, *PARTS_OF_A_STEP]),
         *_ratios(results),
@@ -134,7 +133,7 @@ def _spread(phase: Mapping[str, Any]) -> str:
     return f"{written(phase['ms'], '.2f')} ± {written(half, '.2f')}"
 
 
-def _ratios(results: Sequence[Result]) -> Iterator[Table]:
+def _ratios(results: Sequence[Result]) -> Iterator[tuple[Sequence[Record], list[Column]]]:
     """How many times as long a step of the first engine takes as one of each other."""
     records: list[Record] = []
     for _, group in groupby(results, key=lambda r: (r["method"], r["memory"], r["classes"])):

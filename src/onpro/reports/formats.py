@@ -1,13 +1,18 @@
-"""Tables in the formats people need them in."""
+"""Render records as text, Markdown, LaTeX, CSV or JSON."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import zip_longest
+from typing import Any, Literal
 
+from onpro.errors import counted
 from onpro.text import visible, written
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
@@ -20,25 +25,21 @@ class Column:
     """A column of a table."""
 
     key: str
-    """What the records call it, and CSV and JSON."""
+    """Key in the records, in CSV and in JSON."""
     title: str
     spec: str = ""
-    """How its numbers are written where people read them."""
+    """Format of numbers for people."""
     heading: str = ""
-    """How its value is written above a block of records in text, in place of the column; in LaTeX
-    a rule is between the blocks."""
+    """In text the column is left out and its value, formatted by this, is written above a block of
+    records; in LaTeX a rule separates the blocks."""
     for_programs: bool = False
     """Whether only CSV and JSON have it."""
     for_people: bool = False
     """Whether CSV and JSON leave it out."""
 
 
-Table = tuple[Sequence[Record], Sequence[Column]]
-"""Records, and the columns to show of them."""
-
-
 def with_spread(mean: float, spread: float | None) -> str:
-    """A mean and what it varies by, with one decimal each.
+    """Return a mean and its spread with one decimal each.
 
     >>> with_spread(20.25, None), with_spread(20.25, 0.5)
     ('20.3', '20.3 ± 0.5')
@@ -47,65 +48,100 @@ def with_spread(mean: float, spread: float | None) -> str:
 
 
 def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -> str:
-    """A table as text.
+    """Return a table as text.
 
     For people (text, markdown, latex) numbers are rounded as the columns say, a missing value is
-    blank, and a column without any value is left out; for programs (csv, json) numbers are whole
-    and all columns are there.
+    blank, and a column without any value is left out. For programs (csv, json) numbers are not
+    rounded and all columns are there.
     """
     if kind in ("csv", "json"):
-        return _RENDERERS[kind](records, _for_programs(columns))
-    shown = [c for c in columns if not c.for_programs and any(_shown(r, c) for r in records)]
+        shown = [column for column in columns if not column.for_people]
+    else:
+        shown = [c for c in columns if not c.for_programs and any(_shown(r, c) for r in records)]
     return _RENDERERS[kind](records, shown)
 
 
-def render_together(tables: Mapping[str, Table], kind: Format) -> str:
-    """Several tables as text: in JSON one object with a list by each name.
+def machine(hardware: Mapping[str, Any]) -> str:
+    """Return the name of the GPU, or that it was the CPU with its number of threads.
 
-    Otherwise they stand one below the other, but CSV has only the first: a file of it is one table.
+    >>> machine({"cpu": "x86_64", "threads": 1})
+    'CPU, 1 thread'
     """
-    if kind == "json":
-        named = {
-            name: _values(records, _for_programs(columns))
-            for name, (records, columns) in tables.items()
-        }
-        return json.dumps(named, indent=1)
-    filled = [render(records, columns, kind) for records, columns in tables.values() if records]
-    return "\n\n".join(filled[:1] if kind == "csv" else filled)
-
-
-def _for_programs(columns: Sequence[Column]) -> list[Column]:
-    return [column for column in columns if not column.for_people]
+    if hardware.get("gpu"):
+        return str(hardware["gpu"])
+    threads = hardware.get("threads", "?")
+    return f"CPU, {counted(threads, 'thread')}"
 
 
 def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    """Aligned columns, in blocks below headings."""
+    """Return aligned columns that fit the terminal, in blocks below headings."""
     rest = [column for column in columns if not column.heading]
     titles = [column.title for column in rest]
     words = [_has_words(records, column) for column in rest]
     blocks: dict[str, list[list[str]]] = {}
     for record in records:
         heading = ", ".join(c.heading.format(_shown(record, c)) for c in columns if c.heading)
-        rows = blocks.setdefault(heading, [titles, ["-" for _ in rest]])
-        rows.append([_shown(record, column) for column in rest])
+        blocks.setdefault(heading, []).append([_shown(record, column) for column in rest])
     everything = [titles, *(row for rows in blocks.values() for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*everything, strict=True)]
+    if width := terminal_width():
+        least = [
+            max(len(word) for row in everything for word in row[k].split() or [""])
+            if wraps
+            else width
+            for k, (wraps, width) in enumerate(zip(words, widths, strict=True))
+        ]
+        widths = fit(widths, least, width - GAP * (len(rest) - 1))
+    rule = (" " * GAP).join("-" * width for width in widths)
     return "\n\n".join(
-        "\n".join([*filter(None, [heading]), *(_aligned(row, widths, words) for row in rows)])
+        "\n".join(
+            [
+                *filter(None, [heading]),
+                *_aligned(titles, widths, words),
+                rule,
+                *(line for row in rows for line in _aligned(row, widths, words)),
+            ]
+        )
         for heading, rows in blocks.items()
     )
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool]) -> str:
-    """Words to the left, numbers to the right; a dash becomes a rule."""
-    return "  ".join(
-        "-" * width if cell == "-" else cell.ljust(width) if is_word else cell.rjust(width)
-        for cell, width, is_word in zip(cells, widths, words, strict=True)
-    ).rstrip()
+GAP = 2
+"""Spaces between two columns of text."""
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal on standard output, None if there is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool]) -> Iterator[str]:
+    """Yield the lines of a row, words aligned to the left and numbers to the right."""
+    folded = [textwrap.wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for line in zip_longest(*folded, fillvalue=""):
+        aligned = (
+            text.ljust(width) if is_word else text.rjust(width)
+            for text, width, is_word in zip(line, widths, words, strict=True)
+        )
+        yield (" " * GAP).join(aligned).rstrip()
+
+
+def fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Narrow the widest columns until all fit, none below its least width unless all are there.
+
+    >>> fit([5, 30, 20], [5, 10, 8], 40), fit([5, 30, 20], [5, 22, 8], 40), fit([9, 9], [9, 6], 10)
+    ([5, 17, 18], [5, 22, 13], [5, 5])
+    """
+    fitted = list(widths)
+    while sum(fitted) > max(room, len(fitted)):
+        wider = [k for k, width in enumerate(fitted) if width > least[k]]
+        widest = max(wider or range(len(fitted)), key=fitted.__getitem__)
+        fitted[widest] -= 1
+    return fitted
 
 
 def _has_words(records: Sequence[Record], column: Column) -> bool:
-    """Whether a column has other text than numbers such as 20.9 ± 0.9."""
+    """Return whether a column has text other than numbers such as 20.9 ± 0.9."""
     texts = (value for record in records if isinstance(value := record.get(column.key), str))
     return not all(re.fullmatch(r"[\d.]+( ± [\d.]+)?", text) for text in texts)
 
@@ -116,14 +152,14 @@ def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     first, *others = ([markdown_text(cell) for cell in row] for row in [header, *rows])
     lines = [first, ["---"] * len(header), *others]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def markdown_text(text: str) -> str:
-    r"""Text that Markdown shows as it is: nothing in it ends a cell or begins a tag or a link.
+    r"""Escape text for Markdown: nothing in it ends a cell or begins a tag or a link.
 
     >>> markdown_text("a|b [c](javascript:d)"), markdown_text("learning_rate=0.1")
     ('a\\|b \\[c](javascript:d)', 'learning_rate=0.1')
@@ -132,26 +168,27 @@ def markdown_text(text: str) -> str:
 
 
 def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    """With rules of the package booktabs, one between blocks unless all are of one row."""
+    """Return a tabular with the rules of booktabs, one between blocks unless all have one row."""
     blocks: dict[tuple[Value, ...], list[str]] = {}
     for record in records:
         place = tuple(record.get(column.key) for column in columns if column.heading)
-        blocks.setdefault(place, []).append(_latex_row([_minus(record, c) for c in columns]))
+        blocks.setdefault(place, []).append(latex_row([_minus(record, c) for c in columns]))
     rule = "\\midrule\n" if len(records) > len(blocks) else ""
     alignment = "".join("l" if _has_words(records, column) else "r" for column in columns)
     lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
-    lines += [_latex_row([column.title for column in columns]), r"\midrule"]
+    lines += [latex_row([column.title for column in columns]), r"\midrule"]
     body = f"\n{rule}".join("\n".join(rows) for rows in blocks.values())
     return "\n".join([*lines, *filter(None, [body]), r"\bottomrule", r"\end{tabular}"])
 
 
 def _minus(record: Record, column: Column) -> str:
-    """A cell, a number below 0 with the sign for it."""
+    """Return a cell, with a minus sign in the place of a hyphen."""
     shown = _shown(record, column)
     return shown if isinstance(record.get(column.key), str) else shown.replace("-", "−")
 
 
-def _latex_row(cells: Sequence[str]) -> str:
+def latex_row(cells: Sequence[str]) -> str:
+    """Return a row of a tabular, with special characters escaped."""
     escaped = ("".join(_ESCAPES.get(letter, letter) for letter in cell) for cell in cells)
     return " & ".join(escaped) + r" \\"
 
@@ -181,7 +218,7 @@ def _csv(records: Sequence[Record], columns: Sequence[Column]) -> str:
 
 
 def _csv_cell(value: Value) -> Value:
-    """A value that no spreadsheet takes for a formula, as it does what begins with one of these."""
+    """Return a value that no spreadsheet takes for a formula."""
     if not isinstance(value, str):
         return value
     text = visible(value)
@@ -189,11 +226,8 @@ def _csv_cell(value: Value) -> Value:
 
 
 def _json(records: Sequence[Record], columns: Sequence[Column]) -> str:
-    return json.dumps(_values(records, columns), indent=1)
-
-
-def _values(records: Sequence[Record], columns: Sequence[Column]) -> list[dict[str, Value]]:
-    return [{column.key: record.get(column.key) for column in columns} for record in records]
+    values = [{column.key: record.get(column.key) for column in columns} for record in records]
+    return json.dumps(values, indent=1)
 
 
 def _shown(record: Record, column: Column) -> str:

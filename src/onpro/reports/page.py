@@ -1,4 +1,4 @@
-"""One self-contained page of finished runs: a table, charts, matrices, settings."""
+"""A self-contained HTML page of experiments: a table, charts, matrices, settings."""
 
 import base64
 import hashlib
@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from importlib.resources import files
 from itertools import zip_longest
-from statistics import fmean
 from typing import Any, Generic, TypeVar
 
 from onpro._version import __version__
 from onpro.experiments import Summary, summarise
-from onpro.experiments.naming import configuration
-from onpro.experiments.statistics import curve
+from onpro.experiments.experiment import MEASURES, Experiment
+from onpro.experiments.grouping import configuration, short_digest
+from onpro.experiments.statistics import accuracy_curve, forgetting_by_task
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
-from onpro.reports.outcome import Outcome, forgetting, outcomes
+from onpro.reports.tables import seed_ranges
 from onpro.runs import Finished
 from onpro.text import visible
 
@@ -24,10 +24,10 @@ SCRIPTS = ("dom.js", "tooltip.js", "lines.js", "scatter.js", "heatmap.js", "tabl
 
 CONFUSION_CELLS = 1_000_000
 ACCURACY_CELLS = 800_000
-"""What a page may hold of each kind of matrix, some 4 MB, before they are folded."""
+"""Largest number of matrix cells in a page, some 4 MB; larger matrices are folded."""
 
 LONGEST_TEXT = 200
-"""Settings and names are cut after so many letters: a page is not the place for a novel."""
+"""Longest setting or name in a page; the rest is cut."""
 
 RUN_COLUMNS = (
     *("folder", "seed", "accuracy, %", "forgetting, %", "forgetting (strict), %"),
@@ -37,14 +37,14 @@ RUN_COLUMNS = (
 Value = TypeVar("Value", bound=Hashable)
 
 
-def page(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> str:
-    """An HTML page that needs no network: data, style and script are in it.
+def page(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> str:
+    """Return an HTML page that needs no network: data, style and script are in it.
 
     What run files say is data only: it is embedded once as JSON without a letter that HTML could
     take for markup, the script writes it as text, and the page's policy lets no other script run.
 
     Args:
-        runs: finished runs.
+        experiments: experiments with finished runs.
         skipped: what was passed over, one sentence each, for the page to name.
     """
     style, script = _asset(*STYLES), _asset(*SCRIPTS)
@@ -56,13 +56,13 @@ def page(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> str:
         "policy": policy,
         "style": style,
         "script": script,
-        "data": harmless_json(content(runs, skipped)),
+        "data": harmless_json(content(experiments, skipped)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _asset("page.html"))
 
 
 def harmless_json(value: Any) -> str:
-    r"""JSON in ASCII without <, > and &, so that no string in it can end a script element.
+    r"""Return JSON in ASCII without <, > and &, so that no string in it can end a script element.
 
     >>> harmless_json("</script>")
     '"\\u003c/script\\u003e"'
@@ -71,24 +71,22 @@ def harmless_json(value: Any) -> str:
     return re.sub("[<>&]", lambda letter: f"\\u{ord(letter[0]):04x}", text)
 
 
-def content(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> dict[str, Any]:
-    """What the page shows, as plain values: aggregated for each experiment; the script rounds."""
-    found = outcomes(runs)
-    confusion_side = affordable_side((len(o.result["confusion"]) for o in found), CONFUSION_CELLS)
-    accuracy_side = affordable_side((len(o.result["accuracy"]) for o in found), ACCURACY_CELLS)
+def content(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the data of the page, aggregated by experiment; the script rounds."""
+    firsts = [one.runs[0].result for one in experiments]
+    confusion_side = affordable_side((len(r["confusion"]) for r in firsts), CONFUSION_CELLS)
+    accuracy_side = affordable_side((len(r["accuracy"]) for r in firsts), ACCURACY_CELLS)
     labels = Pool[tuple[str, ...]]()
     settings, conditions = Pool[tuple[str, str]](), Pool[tuple[tuple[str, str], ...]]()
     rows = []
-    for outcome in found:
-        row = _numbers(outcome)
-        row["matrix"] = vars(accuracy_matrix(outcome.runs, accuracy_side))
-        confusion = confusion_matrix(outcome.runs, confusion_side)
+    for one in experiments:
+        row = _numbers(one)
+        row["matrix"] = vars(accuracy_matrix(one.runs, accuracy_side))
+        confusion = confusion_matrix(one.runs, confusion_side)
         names = labels.index(tuple(_cut(name) for name in confusion.labels))
         row["confusion"] = vars(confusion) | {"labels": names}
-        row["settings"] = [settings.index(pair) for pair in _settings(outcome)]
-        row["runs"] = [
-            [*_run(run), conditions.index(tuple(_conditions(run)))] for run in outcome.runs
-        ]
+        row["settings"] = [settings.index(pair) for pair in _settings(one)]
+        row["runs"] = [[*_run(run), conditions.index(tuple(_conditions(run)))] for run in one.runs]
         rows.append(row)
     return {
         "version": __version__,
@@ -102,55 +100,49 @@ def content(runs: Sequence[Finished], skipped: Sequence[str] = ()) -> dict[str, 
 
 
 class Pool(Generic[Value]):
-    """Values that many places share, kept once and named by their number."""
+    """Distinct values, referred to by index."""
 
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
 
     def index(self, value: Value) -> int:
-        """The number of a value, a new one where it is new."""
+        """Return the index of a value; add it if it is new."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     @property
     def values(self) -> list[Value]:
-        """All values, by number."""
+        """All values, by index."""
         return list(self._numbers)
 
 
-def _numbers(outcome: Outcome) -> dict[str, Any]:
-    result = outcome.result
+def _numbers(experiment: Experiment) -> dict[str, Any]:
+    paper = experiment.paper
     return {
-        "title": _cut(outcome.title),
-        "name": _cut(outcome.name),
-        "data": _cut(result["data"]),
-        "memory": result["memory"],
-        "precision": _cut(result["precision"]),
-        "hash": _cut(outcome.settings),
-        "seeds": _cut(outcome.seeds),
-        "n": outcome.accuracy.n,
-        "accuracy": _triple(outcome.accuracy),
-        "forgetting": _triple(outcome.forgetting),
-        "incremental": _triple(outcome.incremental),
-        "seconds": _triple(outcome.seconds),
-        "paper": {
-            "accuracy": outcome.paper_accuracy,
-            "forgetting": outcome.paper_forgetting,
-        },
-        "curve": _by_task(outcome, curve),
-        "forgotten": _by_task(outcome, forgetting),
+        "title": _cut(str(experiment)),
+        "name": _cut(experiment.name),
+        "data": _cut(experiment.data),
+        "memory": experiment.memory,
+        "precision": _cut(experiment.runs[0].result["precision"]),
+        "hash": _cut(short_digest(experiment.runs[0])),
+        "seeds": _cut(seed_ranges(experiment)),
+        "n": len(experiment.runs),
+        **{name: _triple(experiment.summary(name)) for name in MEASURES},
+        "paper": {name: paper.get(name) for name in ("accuracy", "forgetting")},
+        "curve": _by_task(experiment, accuracy_curve),
+        "forgotten": _by_task(experiment, forgetting_by_task),
     }
 
 
-def _triple(summary: Summary) -> list[float | None]:
-    """Mean, standard deviation, half-width of the 95 % interval."""
-    return [summary.mean, summary.deviation, summary.interval]
+def _triple(summary: Summary | None) -> list[float | None]:
+    """Return mean, standard deviation, half-width of the 95 % interval."""
+    return [summary.mean, summary.deviation, summary.interval] if summary else [None, None, None]
 
 
 def _by_task(
-    outcome: Outcome, measure: Callable[[list[list[float]]], list[float]]
+    experiment: Experiment, measure: Callable[[list[list[float]]], list[float]]
 ) -> list[list[float | None]]:
-    """A measure of each task: its means, and its deviations and intervals where there are any."""
-    measured = [measure(run.result["accuracy"]) for run in outcome.runs]
+    """Return a measure of each task: means, and deviations and intervals of several runs."""
+    measured = [measure(run.result["accuracy"]) for run in experiment.runs]
     columns = [
         summarise([value for value in column if value is not None])
         for column in zip_longest(*measured)
@@ -161,21 +153,21 @@ def _by_task(
     return [means, [c.deviation for c in columns], [c.interval for c in columns]]
 
 
-def _settings(outcome: Outcome) -> list[tuple[str, str]]:
-    """Names and values from the runs' `config.json`; several values where runs differ."""
+def _settings(experiment: Experiment) -> list[tuple[str, str]]:
+    """Return settings by name; several values if runs differ."""
     values: dict[str, dict[str, None]] = {}
-    for run in outcome.runs:
+    for run in experiment.runs:
         for name, value in _texts(configuration(run)).items():
             values.setdefault(name, {})[value] = None
     return [(_cut(name), _cut("; ".join(found))) for name, found in values.items()]
 
 
 ELSEWHERE = {"method", "data", "memory", "seed", "recipe", "versions", "hardware", "precision"}
-"""What the page says of a run in another place."""
+"""Fields of the configuration that the page shows elsewhere."""
 
 
 def _texts(config: dict[str, Any]) -> dict[str, str]:
-    """A run's settings as text."""
+    """Return the settings of a run as text."""
     inner = config.get("settings")
     settings = inner if isinstance(inner, dict) else {}
     outer = {k: v for k, v in config.items() if k not in ELSEWHERE and k != "settings"}
@@ -183,7 +175,7 @@ def _texts(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _conditions(run: Finished) -> list[tuple[str, str]]:
-    """On what a run was made."""
+    """Return hardware and versions of a run."""
     result = run.result
     kinds = (result["hardware"], result["versions"])
     pairs = [(_cut(str(name)), _text(value)) for kind in kinds for name, value in kind.items()]
@@ -191,13 +183,11 @@ def _conditions(run: Finished) -> list[tuple[str, str]]:
 
 
 def _run(run: Finished) -> list[Any]:
-    """A run's own numbers, as `RUN_COLUMNS` names them; counts as text."""
+    """Return the numbers of a run, in the order of `RUN_COLUMNS`; counts as text."""
     result = run.result
-    values = curve(result["accuracy"])
+    averages = ("accuracy", "forgetting", "forgetting_strict", "incremental_accuracy")
     measured = (
-        values[-1],
-        *(result[f"average_{name}"] for name in ("forgetting", "forgetting_strict")),
-        fmean(values),
+        *(result[f"average_{name}"] for name in averages),
         *(result[f"{name}_seconds"] for name in ("train", "eval")),
     )
     return [
@@ -223,5 +213,5 @@ def _asset(*names: str) -> str:
 
 
 def _digest(source: str) -> str:
-    """What a page's policy calls a script or style that may be used."""
+    """Return the hash of a script or style for the content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}"
