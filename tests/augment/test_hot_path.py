@@ -96,6 +96,7 @@ def test_shapes_do_not_depend_on_values(
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", EVERY_STEP)
 def test_no_synchronisation_on_a_gpu(name: str, normalise: Normalise) -> None:
