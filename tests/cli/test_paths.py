@@ -1,8 +1,8 @@
 """Paths that cannot be: one sentence, status 2, no traceback and no waiting, in every command."""
 
-import re
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
