@@ -73,6 +73,14 @@ def test_what_was_begun_comes_first_then_seed_by_seed(out: Path) -> None:
     ]
 
 
+def test_a_finished_run_in_a_renamed_folder_is_done(tmp_path: Path) -> None:
+    (config,) = configurations(er(1), PLACE)
+    run(config, tmp_path).folder.rename(tmp_path / "my best run")
+    (only,) = planned(tmp_path, er(1)).experiments
+    assert [r.state for r in only.planned] == ["done"]
+    assert [r.folder.name for r in only.runs] == ["my best run"]
+
+
 def test_a_run_in_other_hands_is_running(out: Path) -> None:
     config = list(configurations(er(), PLACE))[1]
     with locked(out / config.folder):

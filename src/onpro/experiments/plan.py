@@ -1,6 +1,6 @@
 """Plan experiments: what is done in a folder and what is left to run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from onpro.methods import settings_for
 from onpro.nn import Precision
 from onpro.runs.config import KeptModel, RunConfig
 from onpro.runs.files import is_held
-from onpro.runs.runner import finished
+from onpro.runs.runner import finished, finished_by_identity
 from onpro.training.device import DeviceName
 
 
@@ -78,7 +78,9 @@ def plan(requests: Iterable[Request], out: Path, place: Place) -> Plan:
     A request whose method, recipe or data set does not exist becomes an experiment without runs,
     with the reason.
     """
-    return Plan(out, tuple(_planned(request, out, place) for request in dict.fromkeys(requests)))
+    renamed = finished_by_identity(out)
+    experiments = (_planned(request, out, place, renamed) for request in dict.fromkeys(requests))
+    return Plan(out, tuple(experiments))
 
 
 def configurations(request: Request, place: Place) -> Iterator[RunConfig]:
@@ -103,20 +105,20 @@ def configurations(request: Request, place: Place) -> Iterator[RunConfig]:
         )
 
 
-def _planned(request: Request, out: Path, place: Place) -> Experiment:
+def _planned(request: Request, out: Path, place: Place, renamed: Mapping[str, Path]) -> Experiment:
     try:
         configs = list(configurations(request, place))
     except UserError as error:
         what = request.method, request.data, request.memory, request.recipe
         return Experiment(*what, problem=str(error))
-    planned = tuple(_examine(config, out) for config in configs)
+    planned = tuple(_examine(config, out, renamed) for config in configs)
     runs = tuple(run.finished for run in planned if run.finished)
     return described(configs[0].what(), runs=runs, planned=planned)
 
 
-def _examine(config: RunConfig, out: Path) -> PlannedRun:
+def _examine(config: RunConfig, out: Path, renamed: Mapping[str, Path]) -> PlannedRun:
     try:
-        done = finished(config, out)
+        done = finished(config, out, renamed)
     except UserError as error:
         return PlannedRun(config, "damaged", problem=str(error))
     if done:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,11 +12,13 @@ from filelock import FileLock, Timeout, lock_descriptor
 from onpro.errors import UserError
 from onpro.files import NO_FOLLOW, NO_WAIT, read_plain, replacing
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment] # the module, or nothing
+
 PATIENCE = 1.0
 """Seconds for which `locked` retries; `is_held` holds a lock for much less."""
-
-LOOKS = 5
-"""Attempts of `is_held`, a millisecond apart."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -81,24 +82,28 @@ def locked(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Return whether a process holds the lock of a folder, without changing anything on disk.
 
-    An existing lock file is locked for a moment. `locked` and other calls of `is_held` retry, so
-    that they are not affected.
+    An existing lock file is locked for a moment, with a lock that readers share; `locked` retries.
     """
-    path = _lock_path(folder)
-    access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY  # NFS needs O_RDWR
     try:
-        handle = os.open(path, access | NO_FOLLOW | NO_WAIT)
+        handle = os.open(_lock_path(folder), os.O_RDONLY | NO_FOLLOW | NO_WAIT)
     except OSError:  # there is no lock file, or it may not be read
         return False
     try:
-        for _ in range(LOOKS):
-            if lock_descriptor(handle, blocking=False):
-                return False
-            time.sleep(0.001)
+        return not _lock_shared(handle)
     except OSError:  # the file system has no locks
         return False
     finally:
         os.close(handle)
+
+
+def _lock_shared(handle: int) -> bool:
+    """Return whether a lock that readers share could be taken; it ends with the handle."""
+    if fcntl is None:  # Windows has exclusive locks only
+        return lock_descriptor(handle, blocking=False)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     return True
 
 

@@ -21,7 +21,7 @@ from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.runs.config import RunConfig, read_config
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
-from onpro.runs.folder import CONFIG, REPETITION, RunFolder
+from onpro.runs.folder import CONFIG, REPETITION, RESULT, RunFolder
 from onpro.runs.model import save_model
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum, fault
@@ -56,9 +56,32 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
 
 
-def finished(config: RunConfig, out: Path) -> Finished | None:
-    """The run of this configuration if it is already there; see `finished_in`."""
-    return finished_in(out / config.folder, config)
+def finished(
+    config: RunConfig, out: Path, renamed: Mapping[str, Path] | None = None
+) -> Finished | None:
+    """Return the run of a configuration if it is finished below `out`; see `finished_in`.
+
+    Args:
+        config: the run.
+        out: where run folders are.
+        renamed: what `finished_by_identity(out)` returned, if that was called already.
+    """
+    folder = out / config.folder
+    if not os.path.lexists(folder):
+        places = finished_by_identity(out) if renamed is None else renamed
+        folder = places.get(config.identity, folder)
+    return finished_in(folder, config)
+
+
+def finished_by_identity(out: Path) -> dict[str, Path]:
+    """Return the folders of finished runs directly below a folder, whatever their names."""
+    folders: dict[str, Path] = {}
+    for path in sorted(out.glob(f"*/{RESULT}")):
+        with suppress(UserError):
+            config = read_json(path.with_name(CONFIG))
+            if isinstance(config, dict) and isinstance(config.get("identity"), str):
+                folders.setdefault(config["identity"], path.parent)
+    return folders
 
 
 def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | None:
