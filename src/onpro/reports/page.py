@@ -14,6 +14,7 @@ from onpro._version import __version__
 from onpro.experiments import Summary, summarise
 from onpro.experiments.naming import configuration
 from onpro.experiments.statistics import curve
+from onpro.reports.cells import FEWEST_RUNS
 from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
 from onpro.reports.outcome import Outcome, forgetting, outcomes
 from onpro.runs import Finished
@@ -122,6 +123,7 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
     return {
         "title": _cut(outcome.title),
         "name": _cut(outcome.name),
+        "method": _cut(result["method"]),
         "data": _cut(result["data"]),
         "memory": result["memory"],
         "precision": _cut(result["precision"]),
@@ -142,8 +144,12 @@ def _numbers(outcome: Outcome) -> dict[str, Any]:
 
 
 def _triple(summary: Summary) -> list[float | None]:
-    """Mean, standard deviation, half-width of the 95 % interval."""
-    return [summary.mean, summary.deviation, summary.interval]
+    """Return mean, standard deviation and half-width of the 95 % interval."""
+    return [summary.mean, summary.deviation, _interval(summary)]
+
+
+def _interval(summary: Summary) -> float | None:
+    return summary.interval if summary.n >= FEWEST_RUNS else None
 
 
 def _by_task(
@@ -158,7 +164,7 @@ def _by_task(
     means: list[float | None] = [column.mean for column in columns]
     if len(measured) == 1:
         return [means]
-    return [means, [c.deviation for c in columns], [c.interval for c in columns]]
+    return [means, [c.deviation for c in columns], [_interval(c) for c in columns]]
 
 
 def _settings(outcome: Outcome) -> list[tuple[str, str]]:

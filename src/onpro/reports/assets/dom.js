@@ -31,6 +31,16 @@ function replaceWith(parent, children) {
 
 const byId = (id) => document.getElementById(id);
 const range = (count) => Array.from({ length: count }, (_, index) => index);
+function groupBy(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return groups;
+}
+
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 /** A number as people write it, halves rounded away from zero; a dash where there is none. */
@@ -44,8 +54,14 @@ function number(value, digits = 1) {
   return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
 }
 
+/** The 95 % interval; the report has none for fewer than three runs. */
 function interval([mean, , half]) {
-  return half == null ? "–" : `${number(mean - half)} to ${number(mean + half)}`;
+  return half == null ? "n too small" : `${number(mean - half)} to ${number(mean + half)}`;
+}
+
+/** A point in words, for tooltips. */
+function described(point, unit) {
+  return `${withSpread(point)}\u00a0${unit}${point[2] == null ? "" : ` (95 %: ${interval(point)})`}`;
 }
 
 function withSpread([mean, deviation]) {
@@ -54,6 +70,29 @@ function withSpread([mean, deviation]) {
 
 function seconds(value) {
   return number(value, value >= 100 ? 0 : 1);
+}
+
+const FONT = getComputedStyle(document.body).fontFamily;
+const ruler = document.createElement("canvas").getContext("2d");
+
+function textWidth(text, size) {
+  ruler.font = `${size}px ${FONT}`;
+  return Math.ceil(ruler.measureText(text).width);
+}
+
+/** The text, without letters from its middle where it is wider than the room for it. */
+function fit(text, room, size) {
+  let fitted = text;
+  for (let kept = text.length - 2; kept > 0 && textWidth(fitted, size) > room; kept -= 1) {
+    fitted = `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
+  }
+  return fitted;
+}
+
+/** Every how many items have a label, if labels need so many pixels and items are so far apart. */
+function labelStep(needed, distance) {
+  const least = needed / distance;
+  return [1, 2, 5, 10, 20, 50, 100].find((step) => step >= least) ?? Math.ceil(least);
 }
 
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
