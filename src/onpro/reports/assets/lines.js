@@ -37,6 +37,29 @@ function roundTicks(largest, about = 5) {
   return range(Math.ceil(largest / step - 1e-9) + 1).map((index) => Number((index * step).toPrecision(6)));
 }
 
+const FONT = getComputedStyle(document.body).fontFamily;
+const ruler = document.createElement("canvas").getContext("2d");
+
+function textWidth(text, size) {
+  ruler.font = `${size}px ${FONT}`;
+  return Math.ceil(ruler.measureText(text).width);
+}
+
+/** The text, without letters from its middle where it is wider than the room for it. */
+function fit(text, room, size) {
+  let fitted = text;
+  for (let kept = text.length - 2; kept > 0 && textWidth(fitted, size) > room; kept -= 1) {
+    fitted = `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
+  }
+  return fitted;
+}
+
+/** Every how many items have a label, if labels need so many pixels and items are so far apart. */
+function labelStep(needed, distance) {
+  const least = needed / distance;
+  return [1, 2, 5, 10, 20, 50, 100].find((step) => step >= least) ?? Math.ceil(least);
+}
+
 /** Move labels { y, … } apart so that none covers another; those too close are centred together. */
 function spread(labels, gap, top, bottom) {
   const height = (group) => gap * (group.length - 1);
