@@ -91,7 +91,7 @@ def many(*, runs: int, seeds: int, tasks: int, classes: int) -> list[Finished]:
             tasks=tasks,
             classes=classes,
             memory=100 + group % 3 * 100,
-            experiment=f"{group:032x}",
+            experiment=f"{group:08x}".ljust(32, "0"),
         )
         made.append(Finished(Path(f"runs/{content['method']}-s{run}-{group:08x}"), content))
     return made

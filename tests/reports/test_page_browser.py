@@ -1,10 +1,12 @@
 """What a page does in a browser."""
 
+import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +14,7 @@ from onpro.cli import main
 from onpro.experiments.grouping import found
 from onpro.reports import page
 from onpro.runs import Finished
+from onpro.runs.reading import read_runs
 from tests.reports.made_up import many, result, save
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -20,6 +23,8 @@ FLAGS = (
     *("--disable-component-update", "--disable-sync", "--no-first-run"),
 )
 METHODS = ("derpp", "er", "mir", "onpro")
+ROOT = Path(__file__).parents[2]
+WIDTHS = [360, 390, 768, 1024, 1280, 1920]
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,6 +42,41 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+class Box(NamedTuple):
+    """A rectangle in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def overlaps(self, other: "Box") -> bool:
+        """Return whether two boxes share more than an edge."""
+        return (
+            min(self.right, other.right) - max(self.left, other.left) > 0.5
+            and min(self.bottom, other.bottom) - max(self.top, other.top) > 0.5
+        )
+
+    def gap(self, other: "Box") -> float:
+        """Return the distance to the centre of another box."""
+        x, y = (other.left + other.right) / 2, (other.top + other.bottom) / 2
+        across = max(self.left - x, x - self.right, 0)
+        return math.hypot(across, max(self.top - y, y - self.bottom, 0))
+
+    def is_inside(self, other: "Box") -> bool:
+        """Return whether nothing of this box is outside the other one."""
+        return (
+            self.left >= other.left - 0.5
+            and self.right <= other.right + 0.5
+            and self.top >= other.top - 0.5
+            and self.bottom <= other.bottom + 0.5
+        )
+
+
+def overlapping(boxes: Sequence[Box]) -> list[tuple[Box, Box]]:
+    return [(one, other) for one, other in combinations(boxes, 2) if one.overlaps(other)]
+
+
 class Tab:
     """A page in the browser that notes what goes wrong in it."""
 
@@ -47,16 +87,34 @@ class Tab:
         self.page.on("console", lambda message: self.errors.append(message.text))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("dialog", lambda dialog: self.errors.append(dialog.message))
+        self.page.on("request", self._check_request)
         began = time.perf_counter()
         self.page.goto(path.as_uri())
         self.page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
         self.seconds = time.perf_counter() - began
 
-    def column(self, number: int) -> list[str]:
-        """Texts of a column of the results that are to be seen."""
+    def _check_request(self, request: Any) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            self.errors.append(request.url)
+
+    def column(self, title: str) -> list[str]:
+        """Return the texts of the first column of the results with a title."""
+        heads = self.page.locator("#table thead th").all_inner_texts()
+        number = heads.index(title) + 1
         cells = self.page.locator(f"#table tbody tr > :nth-child({number})")
         texts: list[str] = cells.all_inner_texts()
         return texts
+
+    def boxes(self, selector: str) -> list[Box]:
+        """Return where the visible elements are on the page."""
+        found = self.page.evaluate(
+            """(selector) => [...document.querySelectorAll(selector)].map((element) => {
+                const { left, top, right, bottom } = element.getBoundingClientRect();
+                return [left, top, right, bottom];
+            })""",
+            selector,
+        )
+        return [Box(*box) for box in found if box[2] > box[0] and box[3] > box[1]]
 
     def tip(self) -> str:
         """Text of the tooltip; empty where none is shown."""
@@ -86,7 +144,7 @@ def tab(browser: Any, report_file: Path) -> Iterator[Tab]:
 
 
 def test_every_section_shows_something(tab: Tab) -> None:
-    assert len(tab.column(2)) == 5
+    assert len(tab.column("method")) == 5
     shown = {
         "#accuracy-charts svg .line": 5,
         "#accuracy-charts svg .band": 5,
@@ -101,29 +159,33 @@ def test_every_section_shows_something(tab: Tab) -> None:
 
 
 def test_a_click_on_a_column_sorts_by_it_and_another_turns_it_round(tab: Tab) -> None:
-    head = tab.page.locator("#table thead tr:last-child th", has_text="mean").first
+    head = tab.page.locator("#table thead th", has_text="accuracy")
     head.locator("button").click()
     assert head.get_attribute("aria-sort") == "descending"
-    values = [float(text) for text in tab.column(7)]
+
+    def means() -> list[float]:
+        return [float(text.split(" ±")[0]) for text in tab.column("accuracy,\u00a0%")]
+
+    values = means()
     assert values == sorted(values, reverse=True)
     head.locator("button").press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
-    assert [float(text) for text in tab.column(7)] == sorted(values)
+    assert means() == sorted(values)
     assert tab.page.locator("[aria-sort=ascending], [aria-sort=descending]").count() == 1
 
 
 def test_filters_narrow_everything(tab: Tab) -> None:
     tab.page.get_by_label("30", exact=True).check(force=True)
-    assert tab.column(2) == ["er, limit_per_class=10"]
+    assert tab.column("method") == ["er, limit_per_class=10"]
     assert tab.page.locator("#accuracy-charts .line").count() == 1
     assert tab.page.locator("#run-list > details").count() == 1
     assert "1 experiment, 3 runs" in tab.page.inner_text("#shown")
     tab.page.get_by_label("onpro, limit_per_class=10", exact=True).check(force=True)
-    assert tab.column(2) == []
+    assert tab.column("method") == []
     assert "No experiment is left" in tab.page.inner_text("#shown")
     assert tab.page.locator(".empty").count() >= 5
     tab.page.get_by_label("30", exact=True).uncheck(force=True)
-    assert tab.column(2) == ["onpro, limit_per_class=10"]
+    assert tab.column("method") == ["onpro, limit_per_class=10"]
 
 
 def test_a_colour_stays_with_its_experiment(tab: Tab) -> None:
@@ -268,8 +330,178 @@ def test_two_thousand_runs_open_at_once(browser: Any, tmp_path: Path) -> None:
     path.write_text(page(found(many(runs=2000, seeds=1, tasks=10, classes=30))))
     tab = Tab(browser, path)
     assert tab.seconds < 3
-    assert len(tab.column(2)) == 200
+    assert len(tab.column("method")) == 200
     tab.page.get_by_text("Show all 2,000 experiments").first.click()
-    assert len(tab.column(2)) == 2000
+    assert len(tab.column("method")) == 2000
     assert tab.errors == []
     tab.context.close()
+
+
+@pytest.fixture(scope="module")
+def stored_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of stored results: several data sets, memories, precisions, settings; n from 1."""
+    folders = ("cifar10", "cifar10-precision", "cifar100", "tuned")
+    path = tmp_path_factory.mktemp("stored") / "report.html"
+    path.write_text(page(found(read_runs([ROOT / "results" / folder for folder in folders]))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of 14 methods on 100 tasks, half of them with 100 classes and half with 200."""
+    path = tmp_path_factory.mktemp("large") / "report.html"
+    runs = []
+    for number in range(14):
+        classes = 200 if number % 2 else 100
+        names = [f"a long name of a class, {k}" for k in range(classes)]
+        content = result(f"method-{number}", tasks=100, classes=classes) | {"classes": names}
+        runs.append(Finished(Path(f"runs/{number}"), content))
+    path.write_text(page(found(runs)))
+    return path
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_column_of_the_results_is_cut_off(browser: Any, stored_file: Path, width: int) -> None:
+    tab = Tab(browser, stored_file, width)
+    (frame,) = tab.boxes("#results .box")
+    assert frame.left >= 0
+    assert frame.right <= width
+    cells = tab.boxes("#table th, #table td")
+    assert all(frame.left <= cell.left and cell.right <= frame.right for cell in cells)
+    overflowing = """[...document.querySelectorAll("#table th, #table td")]
+        .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)"""
+    assert tab.page.evaluate(overflowing) == []
+    row = tab.page.locator("#table tbody tr", has_text="onpro (without-ope)")
+    assert all(text in row.inner_text() for text in ("54.7 ± 0.9", "24.6 ± 2.6", "53.1", "cifar10"))
+    if width > 600:
+        assert "510" in row.inner_text()
+    assert tab.errors == []
+    tab.context.close()
+
+
+def test_the_methods_of_one_data_set_and_one_memory_are_drawn_at_first(
+    browser: Any, stored_file: Path
+) -> None:
+    tab = Tab(browser, stored_file)
+    ticks = tab.page.locator("#table tbody input:checked").all()
+    names = [tick.get_attribute("aria-label") for tick in ticks]
+    assert all(", cifar10, M = 200" in name for name in names)
+    methods = [name.removeprefix("draw ").split(",")[0] for name in names]
+    assert len(methods) == len(set(methods)) == 14
+    assert not any("=" in name.split(", cifar10")[0] for name in names)
+    assert tab.page.locator("#time-charts svg").count() == 1
+    tab.context.close()
+
+
+def test_many_settings_do_not_fill_the_filter(browser: Any, stored_file: Path) -> None:
+    tab = Tab(browser, stored_file)
+    values = [
+        box.get_attribute("value") for box in tab.page.locator("#filters [name=method]").all()
+    ]
+    assert len(values) == 14
+    tab.page.get_by_label("gdumb", exact=True).check(force=True)
+    names = tab.column("method")
+    assert len(names) > 3
+    assert all(name.startswith("gdumb") for name in names)
+    tab.context.close()
+
+
+def test_rows_of_one_name_can_be_told_apart(browser: Any, stored_file: Path) -> None:
+    tab = Tab(browser, stored_file)
+    rows = zip(*(tab.column(title) for title in ("method", "data", "memory")), strict=True)
+    names = list(rows)
+    assert len(set(names)) == len(names)
+    tab.context.close()
+
+
+def test_an_interval_needs_three_runs(browser: Any, tmp_path: Path) -> None:
+    runs = [
+        Finished(Path(f"runs/{method}-{seed}"), result(method, seed))
+        for method, count in (("er", 2), ("onpro", 3))
+        for seed in range(count)
+    ]
+    path = tmp_path / "page.html"
+    path.write_text(page(found(runs)))
+    tab = Tab(browser, path)
+    shown = dict(zip(tab.column("method"), tab.column("95\u00a0% interval"), strict=True))
+    assert shown["er"] == "n too small"
+    assert " to " in shown["onpro"]
+    tab.page.get_by_label("95 % interval").check(force=True)
+    assert tab.page.locator("#accuracy-charts .band").count() == 1
+    assert tab.page.locator("#time-charts .bar").count() == 1
+    tab.page.locator("#accuracy-charts svg").hover()
+    lines = {line.split()[-1]: line for line in tab.tip().splitlines() if line.strip()}
+    assert "95 %" in lines["onpro"]
+    assert "95 %" not in lines["er"]
+    tab.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_large_matrices_are_apart_and_whole(
+    browser: Any, large_file: Path, width: int
+) -> None:
+    tab = Tab(browser, large_file, width)
+    for section in ("#matrices-maps", "#confusion-maps"):
+        for number in (1, 2):
+            figure = f"{section} figure:nth-child({number})"
+            (frame,) = tab.boxes(figure)
+            assert frame.right <= width
+            rows, columns = (tab.boxes(f"{figure} .tick{kind}") for kind in (".row", ":not(.row)"))
+            titles = tab.boxes(f"{figure} .title")
+            assert 5 <= len(rows) == len(columns) <= 20
+            assert overlapping([*rows, *columns, *titles, *tab.boxes(f"{figure} canvas")]) == []
+            assert all(box.is_inside(frame) for box in (*rows, *columns, *titles))
+            texts = tab.page.locator(f"{figure} .row.tick").all_inner_texts()
+            assert len(set(texts)) == len(texts)
+    tab.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_labels_of_lines_are_apart_and_inside(browser: Any, large_file: Path, width: int) -> None:
+    tab = Tab(browser, large_file, width)
+    for section in ("#accuracy-charts", "#forgetting-charts"):
+        (frame,) = tab.boxes(f"{section} svg")
+        texts = tab.boxes(f"{section} svg text")
+        assert frame.right <= width
+        assert overlapping(texts) == []
+        assert all(text.is_inside(frame) for text in texts)
+    tab.context.close()
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_labels_of_points_stand_by_them(browser: Any, tmp_path: Path, width: int) -> None:
+    runs = [
+        Finished(Path(f"runs/{k}"), result(f"a-method-{k}", train_seconds=100 + 7 * (k % 5)))
+        for k in range(14)
+    ]
+    path = tmp_path / "page.html"
+    path.write_text(page(found(runs)))
+    tab = Tab(browser, path, width)
+    (frame,) = tab.boxes("#time-charts svg")
+    labels, dots = tab.boxes("#time-charts .label"), tab.boxes("#time-charts .dot")
+    assert len(dots) == 14
+    assert overlapping(labels) == []
+    assert not any(label.overlaps(dot) for label in labels for dot in dots)
+    assert all(label.is_inside(frame) for label in labels)
+    marked = tab.boxes("#time-charts g:has(.label) .dot")
+    assert len(marked) == len(labels) >= (0 if width < 560 else 4)
+    for label, own in zip(labels, marked, strict=True):
+        assert label.gap(own) <= min(15, *(label.gap(dot) + 3 for dot in dots))
+    named = tab.page.locator("#time-charts .label, #time-charts .legend li").all_text_contents()
+    assert sorted(named) == sorted(f"a-method-{k}" for k in range(14))
+    tab.context.close()
+
+
+def test_whatever_has_the_focus_shows_it(tab: Tab) -> None:
+    outlined = """() => {
+        const focused = document.activeElement;
+        const shown = focused.matches(".chip input") ? focused.nextElementSibling : focused;
+        return [focused.tagName, getComputedStyle(shown).outlineStyle];
+    }"""
+    seen = []
+    for _ in range(60):
+        tab.page.keyboard.press("Tab")
+        seen.append(tab.page.evaluate(outlined))
+    names = {name for name, style in seen if style == "solid"}
+    assert names >= {"A", "INPUT", "BUTTON", "CANVAS", "SUMMARY", "svg"}
+    assert {name for name, style in seen if style != "solid"} <= {"BODY"}

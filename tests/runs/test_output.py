@@ -21,7 +21,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BENCH = ["bench", "er", "--like", "tiny", "--steps", "1", "--repeats", "1", "--device", "cpu"]
-REPORTS = ["--html", "--markdown", "--latex", "--csv"]
+REPORTS = ["html", "markdown", "latex", "csv", "json"]
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -38,7 +38,10 @@ def test_a_full_disk_leaves_the_older_file(
         "figure": ["figure", "accuracy", str(runs), "--out", str(old)],
         "bench": [*BENCH, "--save", str(old)],
     }
-    assert main(commands.get(option, ["report", str(runs), option, str(old)])) == 2
+    assert (
+        main(commands.get(option, ["report", str(runs), "--format", option, "--out", str(old)]))
+        == 2
+    )
     assert "no space left on device" in capsys.readouterr().err
     assert old.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.svg", "runs"]

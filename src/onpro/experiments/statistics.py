@@ -39,9 +39,9 @@ def summarise(values: Sequence[float]) -> Summary:
 @cache
 def _student(freedom: int) -> float:
     """Return the 0.975 quantile of Student's t distribution."""
-    from scipy.stats import t  # slow to import
+    from scipy.special import stdtrit  # imports faster than scipy.stats
 
-    return float(t.ppf(0.975, freedom))
+    return float(stdtrit(freedom, 0.975))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

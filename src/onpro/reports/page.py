@@ -120,6 +120,7 @@ def _numbers(experiment: Experiment) -> dict[str, Any]:
     return {
         "title": _cut(str(experiment)),
         "name": _cut(experiment.name),
+        "method": _cut(experiment.method),
         "data": _cut(experiment.data),
         "memory": experiment.memory,
         "precision": _cut(experiment.runs[0].result["precision"]),

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 LARGEST = 1e15
 """No measured number is larger; what is would not survive in every program that reads it."""
 
@@ -63,7 +65,14 @@ def _is_accuracy(value: Any) -> bool:
 
 
 def _is_confusion(value: Any) -> bool:
-    return _is_square(value) and all(_are_amounts(row, LARGEST) for row in value)
+    """Return whether it is a square matrix of numbers from 0; fast, as it may have a million."""
+    if not _is_square(value):
+        return False
+    try:
+        cells = np.asarray(value)
+    except (ValueError, OverflowError):  # not all cells are single numbers
+        return False
+    return cells.dtype.kind in "iuf" and bool((cells >= 0).all() and (cells <= LARGEST).all())
 
 
 def _is_square(value: Any) -> bool:
@@ -73,7 +82,7 @@ def _is_square(value: Any) -> bool:
 
 
 def _are_amounts(cells: list[Any], highest: float) -> bool:
-    """Whether all are numbers from 0 to the highest; quick, for there may be a million cells."""
+    """Return whether all are numbers from 0 to the highest."""
     is_numeric = set(map(type, cells)) <= {int, float}
     return is_numeric and is_amount(sum(cells)) and min(cells) >= 0 and max(cells) <= highest
 

@@ -31,6 +31,16 @@ function replaceWith(parent, children) {
 
 const byId = (id) => document.getElementById(id);
 const range = (count) => Array.from({ length: count }, (_, index) => index);
+function groupBy(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return groups;
+}
+
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 
 /** A number as people write it, halves rounded away from zero; a dash where there is none. */
@@ -44,8 +54,14 @@ function number(value, digits = 1) {
   return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
 }
 
+/** The 95 % interval; the report has none for fewer than three runs. */
 function interval([mean, , half]) {
-  return half == null ? "–" : `${number(mean - half)} to ${number(mean + half)}`;
+  return half == null ? "n too small" : `${number(mean - half)} to ${number(mean + half)}`;
+}
+
+/** A point in words, for tooltips. */
+function described(point, unit) {
+  return `${withSpread(point)}\u00a0${unit}${point[2] == null ? "" : ` (95 %: ${interval(point)})`}`;
 }
 
 function withSpread([mean, deviation]) {

@@ -2,6 +2,7 @@
 
 const LINEAR = (share) => share;
 const ROOT = Math.sqrt; // small errors stay visible beside a strong diagonal
+const TICK_SIZE = 11; // pixels; .tick in the style
 
 /** The colours of the page's scheme, as [[r, g, b], …] from low to high. */
 function heatColours() {
@@ -9,7 +10,7 @@ function heatColours() {
   const read = (name) => style.getPropertyValue(name).trim();
   const stops = ["low", "middle", "high"].map((name) =>
     [1, 3, 5].map((at) => parseInt(read(`--heat-${name}`).slice(at, at + 2), 16)));
-  return { stops, inkLow: read("--heat-ink-low"), inkHigh: read("--heat-ink-high"), quiet: read("--quiet") };
+  return { stops, inkLow: read("--heat-ink-low"), inkHigh: read("--heat-ink-high") };
 }
 
 function heat(stops, share) {
@@ -30,93 +31,90 @@ function ramp(place, scale) {
 }
 
 /**
- * A heat map of rows of percents (a row may be shorter than there are columns), labelled, with
- * tellCell(row, column, value) for the tooltip.
+ * A heat map of rows of percents (a row may be shorter than there are columns). Its axes show as
+ * many of the ticks as there is room for; tellCell(row label, column label, value) is the tooltip.
  */
-function heatmap(place, { slot, title, caption, labels, rows, scale, corner, tellCell }) {
+function heatmap(place, { slot, title, caption, labels, ticks = labels, rows, scale, axes, tellCell }) {
   const figure = node("figure", {}, node("figcaption", {}, swatch(slot), " ", caption));
   place.append(figure);
+  const room = Math.min(420, figure.clientWidth);
+  const count = labels.length;
+  const names = ticks.map((label) => fit(label, room / 3, TICK_SIZE));
+  const longest = Math.max(...names.map((name) => textWidth(name, TICK_SIZE)));
+  const isUpright = longest > 24;
+  const breadth = isUpright ? TICK_SIZE : longest; // of a column's label
+  const margin = { left: longest + 24, right: breadth / 2, top: TICK_SIZE / 2 };
+  const widest = room - margin.left - margin.right;
+  const cell = Math.max(1, Math.min(44, count > 40 ? widest / count : Math.floor(widest / count)));
+  const side = cell * count;
+  const end = { x: margin.left + side, y: margin.top + side };
+
   const canvas = node("canvas", { role: "img", tabindex: 0, "aria-label": `${title} Arrow keys move from cell to cell.` });
   const cursor = node("div", { class: "cursor", hidden: true });
   const map = node("div", { class: "map" }, canvas, cursor);
-  figure.append(map);
-
-  const pen = canvas.getContext("2d");
-  const font = `11px ${getComputedStyle(document.body).fontFamily}`;
-  pen.font = font;
-  const count = labels.length;
-  const shown = labels.map((label) => shorten(label, 14));
-  const labelWidth = Math.ceil(Math.max(...shown.map((label) => pen.measureText(label).width)));
-  const isUpright = labelWidth > 24;
-  const margin = { left: labelWidth + 24, bottom: (isUpright ? labelWidth : 12) + 24 };
-  const widest = Math.min(420, figure.clientWidth) - margin.left;
-  const cell = Math.max(1, Math.min(44, count > 40 ? widest / count : Math.floor(widest / count)));
-  const width = margin.left + cell * count;
-  const height = cell * count + margin.bottom;
-  const sharp = Math.max(1, devicePixelRatio);
-  canvas.width = Math.ceil(width * sharp);
-  canvas.height = Math.ceil(height * sharp);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  pen.scale(sharp, sharp);
-
-  const { stops, inkLow, inkHigh, quiet } = heatColours();
-  const gap = cell > 6 ? 1 : 0;
-  const hasNumbers = cell >= 22;
-  pen.font = font;
-  pen.textBaseline = "middle";
-  rows.forEach((row, i) => row.forEach((value, j) => {
-    const share = scale(value / 100);
-    pen.fillStyle = heat(stops, share);
-    pen.fillRect(margin.left + j * cell, i * cell, cell - gap, cell - gap);
-    if (hasNumbers) {
-      pen.fillStyle = share > 0.58 ? inkHigh : inkLow;
-      pen.textAlign = "center";
-      pen.fillText(number(value, 0), margin.left + (j + 0.5) * cell, (i + 0.5) * cell);
-    }
-  }));
-  pen.fillStyle = quiet;
-  const step = Math.ceil(13 / cell);
-  shown.forEach((label, index) => {
+  const height = end.y + (isUpright ? longest : TICK_SIZE) + 24;
+  setPixels(map, { width: end.x + margin.right, height });
+  setPixels(canvas, { left: margin.left, top: margin.top, width: side, height: side });
+  const write = (kind, text, at) => map.append(setPixels(node("span", { class: kind, "aria-hidden": "true" }, text), at));
+  const step = labelStep(Math.max(TICK_SIZE, breadth) + 4, cell);
+  names.forEach((name, index) => {
     if (index % step) return;
-    pen.textAlign = "right";
-    pen.fillText(label, margin.left - 6, (index + 0.5) * cell);
-    pen.save();
-    pen.translate(margin.left + (index + 0.5) * cell, count * cell + (isUpright ? 4 : 9));
-    if (isUpright) pen.rotate(-Math.PI / 2);
-    pen.textAlign = isUpright ? "right" : "center";
-    pen.fillText(label, 0, 0);
-    pen.restore();
+    const middle = (index + 0.5) * cell;
+    write("row tick", name, { left: margin.left - 6, top: margin.top + middle });
+    write(isUpright ? "upright tick" : "tick", name, { left: margin.left + middle, top: end.y + 4 });
   });
-  pen.textAlign = "center";
-  pen.fillText(corner[1], margin.left + (count * cell) / 2, height - 8);
-  pen.translate(7, (count * cell) / 2);
-  pen.rotate(-Math.PI / 2);
-  pen.fillText(corner[0], 0, 0);
+  write("upright title", axes[0], { left: 6, top: margin.top + side / 2 });
+  write("title", axes[1], { left: margin.left + side / 2, top: height - TICK_SIZE });
+  figure.append(map);
+  const gap = cell > 6 ? 1 : 0;
+  paint(canvas, rows, { side, cell, gap, scale });
 
   explorable(canvas, {
     count: count * count,
     first: 0,
     stride: count,
     nearest: (px, py) => {
-      const [row, column] = [Math.floor(py / cell), Math.floor((px - margin.left) / cell)];
-      const isCell = row >= 0 && column >= 0 && row < count && column < count && rows[row][column] != null;
-      return isCell ? row * count + column : null;
+      const [row, column] = [Math.floor(py / cell), Math.floor(px / cell)];
+      return rows[row]?.[column] == null ? null : row * count + column;
     },
     show: (index) => {
       const [row, column] = [Math.floor(index / count), index % count];
+      const size = cell + 4 - gap;
       cursor.hidden = false;
-      cursor.style.left = `${margin.left + column * cell - 2}px`;
-      cursor.style.top = `${row * cell - 2}px`;
-      cursor.style.width = cursor.style.height = `${cell + 4 - gap}px`;
+      setPixels(cursor, { left: margin.left + column * cell - 2, top: margin.top + row * cell - 2, width: size, height: size });
       return {
         lines: tellCell(labels[row], labels[column], rows[row][column]).map((text) => [null, text]),
-        x: margin.left + (column + 1) * cell,
+        x: (column + 1) * cell,
         y: row * cell,
       };
     },
     clear: () => { cursor.hidden = true; },
   });
-  figure.append(dataTable(title, [`${corner[0]} \\ ${corner[1]}`, ...labels], () =>
+  figure.append(dataTable(title, [`${axes[0]} \\ ${axes[1]}`, ...labels], () =>
     rows.map((row, index) => [labels[index], ...labels.map((_, column) => number(row[column]))])));
+}
+
+/** Fill the cells, with numbers where they fit. */
+function paint(canvas, rows, { side, cell, gap, scale }) {
+  const sharp = Math.max(1, devicePixelRatio);
+  canvas.width = canvas.height = Math.ceil(side * sharp);
+  const pen = canvas.getContext("2d");
+  pen.scale(sharp, sharp);
+  pen.font = `${TICK_SIZE}px ${FONT}`;
+  pen.textBaseline = "middle";
+  pen.textAlign = "center";
+  const { stops, inkLow, inkHigh } = heatColours();
+  rows.forEach((row, i) => row.forEach((value, j) => {
+    const share = scale(value / 100);
+    pen.fillStyle = heat(stops, share);
+    pen.fillRect(j * cell, i * cell, cell - gap, cell - gap);
+    if (cell < 22) return;
+    pen.fillStyle = share > 0.58 ? inkHigh : inkLow;
+    pen.fillText(number(value, 0), (j + 0.5) * cell, (i + 0.5) * cell);
+  }));
+}
+
+function setPixels(element, pixels) {
+  for (const [name, value] of Object.entries(pixels)) element.style[name] = `${value}px`;
+  return element;
 }

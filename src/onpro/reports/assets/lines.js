@@ -37,16 +37,48 @@ function roundTicks(largest, about = 5) {
   return range(Math.ceil(largest / step - 1e-9) + 1).map((index) => Number((index * step).toPrecision(6)));
 }
 
-/** Labels moved apart so that none covers another: [{ y, … }] with y of each changed. */
+const FONT = getComputedStyle(document.body).fontFamily;
+const ruler = document.createElement("canvas").getContext("2d");
+
+function textWidth(text, size) {
+  ruler.font = `${size}px ${FONT}`;
+  return Math.ceil(ruler.measureText(text).width);
+}
+
+/** The text, without letters from its middle where it is wider than the room for it. */
+function fit(text, room, size) {
+  let fitted = text;
+  for (let kept = text.length - 2; kept > 0 && textWidth(fitted, size) > room; kept -= 1) {
+    fitted = `${text.slice(0, Math.ceil(kept / 2))}…${text.slice(text.length - Math.floor(kept / 2))}`;
+  }
+  return fitted;
+}
+
+/** Every how many items have a label, if labels need so many pixels and items are so far apart. */
+function labelStep(needed, distance) {
+  const least = needed / distance;
+  return [1, 2, 5, 10, 20, 50, 100].find((step) => step >= least) ?? Math.ceil(least);
+}
+
+/** Move labels { y, … } apart so that none covers another; those too close are centred together. */
 function spread(labels, gap, top, bottom) {
-  labels.sort((a, b) => a.y - b.y);
-  labels.forEach((label, index) => {
-    label.y = Math.max(label.y, index ? labels[index - 1].y + gap : top);
+  const height = (group) => gap * (group.length - 1);
+  const start = (group) => {
+    const centre = group.reduce((sum, label) => sum + label.y, 0) / group.length;
+    return clamp(centre - height(group) / 2, top, bottom - height(group));
+  };
+  const groups = [];
+  for (const label of labels.sort((a, b) => a.y - b.y)) {
+    let group = [label];
+    while (groups.length && start(group) < start(groups.at(-1)) + height(groups.at(-1)) + gap) {
+      group = [...groups.pop(), ...group];
+    }
+    groups.push(group);
+  }
+  return groups.flatMap((group) => {
+    const first = start(group);
+    return group.map((label, index) => ({ ...label, y: first + index * gap }));
   });
-  labels.reverse().forEach((label, index) => {
-    label.y = Math.min(label.y, index ? labels[index - 1].y - gap : bottom);
-  });
-  return labels;
 }
 
 /**
@@ -60,9 +92,10 @@ function lineChart(place, { title, caption, series, band, top, unit, xTitle, has
   const width = Math.max(280, figure.clientWidth);
   const isNarrow = width < 560;
   const tasks = Math.max(...series.map((one) => one.values[0].length));
-  const longest = Math.max(...series.map((one) => one.label.length));
-  const numberWidth = hasEndNumbers ? 36 : 0;
-  const right = isNarrow ? 14 + numberWidth : clamp(longest * 6.6 + 26 + numberWidth, 80, width * 0.4);
+  const endTexts = series.map(({ label, values: [means] }) =>
+    [hasEndNumbers ? number(means.at(-1)) : "", isNarrow ? "" : label].join("\u00a0 ").trim());
+  const longest = Math.max(...endTexts.map((text) => textWidth(text, 12)));
+  const right = longest ? Math.min(longest + 40, width * 0.4) : 14;
   const ticks = roundTicks(top ?? highest(series, band));
   const chart = frame(title, {
     width,
@@ -73,13 +106,13 @@ function lineChart(place, { title, caption, series, band, top, unit, xTitle, has
   });
   const { svg, inner, x, y } = chart;
   yAxis(chart, ticks, unit);
-  const step = Math.ceil(tasks / (isNarrow ? 8 : 16));
+  const step = labelStep(36, (inner.right - inner.left) / tasks);
   xAxis(chart, range(tasks).map((task) => task + 1).filter((task) => (task - 1) % step === 0), xTitle);
 
   for (const { slot, values: [means, ...spreads] } of series) {
     const group = shape("g", { class: slotClass(slot) });
-    const wide = band && spreads[band - 1];
-    if (wide) {
+    const wide = spreads[band - 1];
+    if (wide?.some((half) => half != null)) {
       const edge = (sign) => means.map((mean, task) => [x(task + 1), y(mean + sign * (wide[task] ?? 0))]);
       group.append(shape("polygon", { class: "band", points: [...edge(1), ...edge(-1).reverse()].join(" ") }));
     }
@@ -90,14 +123,13 @@ function lineChart(place, { title, caption, series, band, top, unit, xTitle, has
     svg.append(group);
   }
 
-  const labels = series.map(({ slot, label, values: [means] }) => ({
-    slot, from: [x(means.length), y(means.at(-1))], y: y(means.at(-1)),
-    text: [hasEndNumbers ? number(means.at(-1)) : "", isNarrow ? "" : shorten(label, (right - 26 - numberWidth) / 6.4)].join("  ").trim(),
+  const labels = series.map(({ slot, values: [means] }, index) => ({
+    slot, from: [x(means.length), y(means.at(-1))], y: y(means.at(-1)), text: fit(endTexts[index], right - 36, 12),
   })).filter(({ text }) => text);
   for (const { slot, from, y: at, text } of spread(labels, 14, inner.top, inner.bottom)) {
-    const start = inner.right + 16;
+    const start = inner.right + 34;
     svg.append(
-      shape("polyline", { class: `leader ${slotClass(slot)}`, points: `${from[0] + 6},${from[1]} ${start - 3},${at}` }),
+      shape("polyline", { class: `leader ${slotClass(slot)}`, points: `${from[0] + 6},${from[1]} ${start - 14},${at} ${start - 3},${at}` }),
       shape("text", { class: "label", x: start, y: at, "dominant-baseline": "central" }, text));
   }
 
@@ -115,7 +147,7 @@ function lineChart(place, { title, caption, series, band, top, unit, xTitle, has
       guide.setAttribute("visibility", "visible");
       const here = series.filter((one) => task < one.values[0].length);
       here.sort((a, b) => b.values[0][task] - a.values[0][task]);
-      return { lines: [[null, `task ${task + 1}`], ...here.map((one) => [one.slot, pointText(one, task)])], x: x(task + 1), y: inner.top + 40 };
+      return { lines: [[null, `task ${task + 1}`], ...here.map((one) => [one.slot, pointText(one, task, unit)])], x: x(task + 1), y: inner.top + 40 };
     },
     clear: () => guide.setAttribute("visibility", "hidden"),
   });
@@ -130,14 +162,8 @@ function highest(series, band) {
   return clamp(Math.max(...ends), 10, 100);
 }
 
-function pointText({ label, values }, task) {
-  const point = range(3).map((kind) => values[kind]?.[task]);
-  const certain = point[2] == null ? "" : ` (95 %: ${interval(point)})`;
-  return `${withSpread(point)}${certain}  ${label}`;
-}
-
-function shorten(text, letters) {
-  return text.length <= letters ? text : `${text.slice(0, Math.max(1, Math.floor(letters) - 1))}…`;
+function pointText({ label, values }, task, unit) {
+  return `${described(range(3).map((kind) => values[kind]?.[task]), unit)}  ${label}`;
 }
 
 function legend(series) {

@@ -3,9 +3,9 @@
 const data = JSON.parse(byId("data").textContent);
 const experiments = data.experiments;
 const MOST_DRAWN = 16; // eight colours, twice
-const DRAWN_AT_FIRST = 8; // where there are more than that
+const FEW = 8; // so many are all drawn at first
 
-const filters = { name: new Set(), data: new Set(), memory: new Set() };
+const filters = { name: new Set(), method: new Set(), data: new Set(), memory: new Set() };
 const slots = new Map(); // experiment → colour; kept when it is no longer drawn
 const ownSlots = new Map(); // method and memory → colour, the same on every data set if possible
 const drawn = new Set();
@@ -33,10 +33,24 @@ function draw(experiment) {
   drawn.add(experiment);
 }
 
+/** Draw all that is shown; of more than fit, the methods of one data set and one memory. */
 function drawWhatIsShown() {
   const shown = shownExperiments();
+  const isFiltered = Object.values(filters).some((chosen) => chosen.size);
   drawn.clear();
-  shown.slice(0, shown.length <= MOST_DRAWN ? MOST_DRAWN : DRAWN_AT_FIRST).forEach(draw);
+  const chosen = shown.length <= (isFiltered ? MOST_DRAWN : FEW) ? shown : comparable(shown);
+  chosen.slice(0, MOST_DRAWN).forEach(draw);
+}
+
+/** The experiments of the data set and memory with the most methods; of too many, one a method. */
+function comparable(group) {
+  const methods = (some) => groupBy(some, (e) => e.method);
+  const places = [...groupBy(group, (e) => `${e.memory} ${e.data}`).values()];
+  const largest = places.reduce((best, place) => (methods(place).size > methods(best).size ? place : best));
+  if (largest.length <= MOST_DRAWN) return largest;
+  const plainest = (some) => some.reduce((best, e) =>
+    (e.name.length - best.name.length || best.n - e.n) < 0 ? e : best);
+  return [...methods(largest).values()].map(plainest);
 }
 
 function pick(experiment, isTicked) {
@@ -52,20 +66,14 @@ function pick(experiment, isTicked) {
 
 /** Names that tell the experiments of a chart apart, and say no more than that. */
 function shortLabels(group) {
-  const tellings = [
-    (e) => e.name,
-    (e) => `${e.name}, M\u00a0=\u00a0${e.memory}`,
-    (e) => `${e.name}, M\u00a0=\u00a0${e.memory}, ${e.precision}`,
-    (e) => `${e.name}, M\u00a0=\u00a0${e.memory} (${e.hash})`,
-  ];
-  const isTelling = (tell) => new Set(group.map(tell)).size === group.length;
-  const tell = tellings.find(isTelling) ?? tellings.at(-1);
-  return new Map(group.map((e) => [e, tell(e)]));
+  const hasMemories = new Set(group.map((e) => e.memory)).size > 1;
+  const plain = (e) => (hasMemories ? `${e.name}, M\u00a0=\u00a0${e.memory}` : e.name);
+  const alike = groupBy(group, plain);
+  const isAlone = (e) => alike.get(plain(e)).length === 1;
+  return new Map(group.map((e) => [e, isAlone(e) ? plain(e) : plain(e) + (distinction(e) || ` ${e.hash}`)]));
 }
 
-function byData(group) {
-  return [...new Set(group.map((e) => e.data))].map((name) => [name, group.filter((e) => e.data === name)]);
-}
+const byData = (group) => groupBy(group, (e) => e.data);
 
 function caption(name, detail) {
   return node("span", {}, name, " ", node("small", {}, detail));
@@ -115,7 +123,7 @@ function drawMatrices(place) {
       labels: e.matrix.labels,
       rows: e.matrix.rows,
       scale: LINEAR,
-      corner: ["after task", "task"],
+      axes: ["after task", "task"],
       tellCell: (after, task, value) => value == null
         ? [`task ${task} after task ${after}`, "not learned yet"]
         : [`${number(value)} %`, `task ${task} after task ${after}`],
@@ -126,27 +134,31 @@ function drawMatrices(place) {
 function drawConfusion(place) {
   for (const e of drawnExperiments()) {
     const folded = e.confusion.group > 1 ? `, ${e.confusion.group} neighbouring classes a cell` : "";
+    const labels = data.labels[e.confusion.labels];
     heatmap(place, {
       slot: slots.get(e),
       title: `Confusion in percent of each true class: ${e.title}.`,
       caption: caption(e.title, counted(e.n, "run") + folded),
-      labels: data.labels[e.confusion.labels],
+      labels,
+      ticks: e.confusion.group > 1 ? labels.map((label) => label.split(" … ", 1)[0]) : labels,
       rows: e.confusion.rows,
       scale: ROOT,
-      corner: ["true class", "predicted class"],
+      axes: ["true class", "predicted class"],
       tellCell: (truth, guess, value) => [`${number(value)} %`, `${truth} taken for ${guess}`],
     });
   }
 }
 
 function drawTimes(place) {
-  for (const [name, group] of byData(shownExperiments())) {
+  const places = new Set(drawnExperiments().map((e) => e.data));
+  for (const [name, group] of byData(shownExperiments().filter((e) => places.has(e.data)))) {
     const labels = shortLabels(group);
+    const marks = shortLabels(group.filter((e) => drawn.has(e)));
     scatterChart(place, {
       title: `Average accuracy in percent against seconds of training on ${name}.`,
       caption: caption(name, "average accuracy at the end, %"),
       points: group.map((e) => ({
-        slot: drawn.has(e) ? slots.get(e) : null, label: labels.get(e), x: e.seconds, y: e.accuracy,
+        slot: drawn.has(e) ? slots.get(e) : null, label: labels.get(e), mark: marks.get(e), x: e.seconds, y: e.accuracy,
       })),
       band,
     });
@@ -256,7 +268,9 @@ function introduce() {
   const runs = experiments.reduce((sum, e) => sum + e.n, 0);
   const names = [...new Set(experiments.map((e) => e.data))];
   const where = names.length > 4 ? counted(names.length, "data set") : names.join(", ");
-  byId("about").textContent = `${counted(runs, "run")} of ${counted(experiments.length, "experiment")} on ${where}, reported by onpro ${data.version}`;
+  const constants = [["memory", "M\u00a0=\u00a0"], ["precision", ""]].filter(([key]) => isConstant(experiments, key));
+  const inCommon = constants.map(([key, sign]) => `, ${sign}${experiments[0][key]}`).join("");
+  byId("about").textContent = `${counted(runs, "run")} of ${counted(experiments.length, "experiment")} on ${where}${inCommon}, reported by onpro ${data.version}`;
   if (data.skipped.length) {
     const box = byId("skipped");
     box.hidden = false;
@@ -266,12 +280,13 @@ function introduce() {
 }
 
 introduce();
-const groups = [["name", "method"], ["data", "data set"], ["memory", "memory"]];
+const hasManyNames = new Set(experiments.map((e) => e.name)).size > 20;
+const groups = [[hasManyNames ? "method" : "name", "method"], ["data", "data set"], ["memory", "memory"]];
 byId("filters").append(...groups.map(([key, title]) => filterGroup(key, title)).filter(Boolean));
 byId("bands").append(bandChoice());
 ramp(byId("matrices-ramp"), LINEAR);
 ramp(byId("confusion-ramp"), ROOT);
-const table = resultsTable(byId("table"), pick, list);
+const table = resultsTable(byId("table"), columnsFor(experiments), pick, list);
 for (const button of document.querySelectorAll(".more")) {
   button.addEventListener("click", () => {
     mostListed = Infinity;

@@ -1,6 +1,9 @@
 // Accuracy against training time, a point for each experiment.
 
-/** Points { slot or null, label, x: [mean, sd, interval], y: likewise }; those without a slot are grey. */
+/**
+ * Points { slot, label, mark, x: [mean, sd, interval], y: likewise }; those whose slot is null are
+ * grey, the others have their mark beside them, or in the legend where there is no room.
+ */
 function scatterChart(place, { title, caption, points, band }) {
   const figure = node("figure", {}, node("figcaption", {}, caption));
   place.append(figure);
@@ -28,22 +31,27 @@ function scatterChart(place, { title, caption, points, band }) {
   for (const { px, py } of placed.filter((point) => point.slot == null)) {
     svg.append(shape("circle", { class: "other", cx: px, cy: py, r: 3 }));
   }
-  let isComplete = !isNarrow;
-  const taken = chosen.map(({ px, py }) => ({ left: px - 7, right: px + 7, top: py - 7, bottom: py + 7 }));
-  for (const { slot, label, px, py, y: [mean, ...spreads] } of chosen) {
+  const unmarked = [];
+  const barOf = ({ y: [mean, ...spreads] }) => [1, -1].map((side) => y(mean + side * (spreads[band - 1] ?? 0)));
+  const taken = chosen.map((point) => {
+    const [high, low] = barOf(point);
+    return { left: point.px - 6, right: point.px + 6, top: Math.min(high, point.py - 6), bottom: Math.max(low, point.py + 6) };
+  });
+  for (const point of chosen) {
+    const { slot, mark, px, py } = point;
     const group = shape("g", { class: slotClass(slot) });
-    const half = band ? spreads[band - 1] : null;
-    if (half) group.append(shape("line", { class: "bar", x1: px, x2: px, y1: y(mean - half), y2: y(mean + half) }));
+    const [high, low] = barOf(point);
+    if (low > high) group.append(shape("line", { class: "bar", x1: px, x2: px, y1: high, y2: low }));
     group.append(shape("circle", { class: "dot", cx: px, cy: py, r: 5.5 }));
-    const spot = isNarrow ? null : freeSpot(label.length * 6.4, px, py, inner, taken);
-    isComplete &&= spot != null;
-    if (spot) group.append(shape("text", { class: "label", x: spot.left, y: spot.top + 8, "dominant-baseline": "central" }, label));
+    const spot = isNarrow ? null : freeSpot(textWidth(mark, 12) + 2, point, chosen, inner, taken);
+    if (!spot) unmarked.push({ slot, label: mark });
+    else group.append(shape("text", { class: "label", x: spot.left, y: spot.top + 8, "dominant-baseline": "central" }, mark));
     svg.append(group);
   }
   const ring = shape("circle", { class: "ring", r: 9, visibility: "hidden" });
   svg.append(ring);
   figure.append(svg);
-  if (!isComplete && chosen.length) figure.append(legend(chosen));
+  if (unmarked.length) figure.append(legend(unmarked));
   explorable(svg, {
     count: placed.length,
     first: 0,
@@ -53,9 +61,8 @@ function scatterChart(place, { title, caption, points, band }) {
       ring.setAttribute("cx", point.px);
       ring.setAttribute("cy", point.py);
       ring.setAttribute("visibility", "visible");
-      const certain = point.y[2] == null ? "" : ` (95 %: ${interval(point.y)})`;
       return {
-        lines: [[point.slot, point.label], [null, `accuracy ${withSpread(point.y)} %${certain}`], [null, `training ${withSpread(point.x)} s`]],
+        lines: [[point.slot, point.label], [null, `accuracy ${described(point.y, "%")}`], [null, `training ${withSpread(point.x)} s`]],
         x: point.px,
         y: point.py,
       };
@@ -76,20 +83,30 @@ function decades(low, high) {
   return steps.slice(Math.max(0, first), last + 1);
 }
 
-/** Where a label covers no point and no other label: beside, above or below its point. */
-function freeSpot(width, px, py, inner, taken) {
+/**
+ * Where a label covers no point and no other label: beside, above or below its point, and no
+ * nearer to another one.
+ */
+function freeSpot(width, point, points, inner, taken) {
+  const { px, py } = point;
   const sides = [px + 10, px - 10 - width, px - width / 2];
   const spots = [[sides[0], py - 8], [sides[1], py - 8], ...[py - 26, py + 10].flatMap((top) => [2, 0, 1].map((side) => [sides[side], top]))];
   for (const [left, top] of spots) {
     const box = { left, right: left + width, top, bottom: top + 16 };
-    const isInside = box.left >= inner.left && box.right <= inner.right + 20 && box.top >= 0 && box.bottom <= inner.bottom;
+    const isInside = box.left >= inner.left && box.right <= inner.right && box.top >= inner.top && box.bottom <= inner.bottom;
     const isFree = taken.every((other) => box.right < other.left || box.left > other.right || box.bottom < other.top || box.top > other.bottom);
-    if (isInside && isFree) {
+    const own = distance(box, point);
+    if (isInside && isFree && points.every((other) => distance(box, other) >= own)) {
       taken.push(box);
       return box;
     }
   }
   return null;
+}
+
+function distance(box, { px, py }) {
+  const outside = (at, low, high) => Math.max(low - at, at - high, 0);
+  return Math.hypot(outside(px, box.left, box.right), outside(py, box.top, box.bottom));
 }
 
 function nearestPoint(placed, px, py) {

@@ -1,51 +1,60 @@
 // The table of results: sorted by any column, its ticks choose what is drawn.
 
-const measured = (key, title) => [
-  { group: title, title: "mean", value: (e) => e[key][0], text: (e) => number(e[key][0]), class: "lead part" },
-  { group: title, title: "sd", value: (e) => e[key][1], text: (e) => number(e[key][1]) },
-  { group: title, title: "95 % interval", value: (e) => e[key][2], text: (e) => interval(e[key]) },
-  {
-    group: title, title: "paper", class: "soft",
-    value: (e) => e.paper[key]?.[0],
-    text: (e) => (e.paper[key] ? withSpread(e.paper[key]) : "–"),
-  },
-];
+// Classes: `wide` columns are left out of a narrow table, where `below` stands below the text of
+// a column that stays; `spare` ones are left out of a phone's.
+const measured = (key, title) => {
+  const paper = (e) => (e.paper[key] ? withSpread(e.paper[key]) : "–");
+  return [
+    {
+      title, class: "part", isLead: true,
+      value: (e) => e[key][0],
+      text: (e) => withSpread(e[key]),
+      below: (e) => [interval(e[key]), e.paper[key] ? `paper ${number(e.paper[key][0])}` : ""],
+    },
+    { title: "95\u00a0% interval", class: "wide", value: (e) => e[key][2], text: (e) => interval(e[key]) },
+    { title: "paper", class: "wide soft", value: (e) => e.paper[key]?.[0], text: paper },
+  ];
+};
 
 const COLUMNS = [
-  { title: "method", value: (e) => e.name, isText: true },
-  { title: "data", value: (e) => e.data, isText: true },
-  { title: "memory", value: (e) => e.memory },
-  { title: "precision", value: (e) => e.precision, isText: true },
-  { title: "n", value: (e) => e.n },
-  ...measured("accuracy", "average accuracy, %"),
-  ...measured("forgetting", "average forgetting, %"),
-  { title: "incremental, %", value: (e) => e.incremental[0], text: (e) => withSpread(e.incremental), class: "part" },
-  { title: "training, s", value: (e) => e.seconds[0], text: (e) => seconds(e.seconds[0]) },
+  {
+    title: "method", isText: true,
+    value: (e) => e.name,
+    below: (e) => [`${e.data}, M\u00a0=\u00a0${e.memory}, n\u00a0=\u00a0${e.n}`],
+  },
+  { key: "data", title: "data", class: "wide", value: (e) => e.data, isText: true },
+  { key: "memory", title: "memory", class: "wide", value: (e) => e.memory },
+  { key: "precision", title: "precision", class: "wide", value: (e) => e.precision, isText: true },
+  { title: "n", class: "wide", value: (e) => e.n },
+  ...measured("accuracy", "accuracy,\u00a0%"),
+  ...measured("forgetting", "forgetting,\u00a0%"),
+  { title: "incremental, %", class: "part spare", value: (e) => e.incremental[0], text: (e) => withSpread(e.incremental) },
+  { title: "training, s", class: "spare", value: (e) => e.seconds[0], text: (e) => seconds(e.seconds[0]) },
 ];
 
+const isConstant = (experiments, key) => experiments.every((e) => e[key] === experiments[0][key]);
+
+/** The columns, without data, memory or precision where these are constant: the page's top has them. */
+function columnsFor(experiments) {
+  return COLUMNS.filter(({ key }) => !key || !isConstant(experiments, key));
+}
+
 /**
- * The table's header, and a body to fill: fill(experiments, most, slotOf) shows the first of them
- * in the order chosen by the header. onPick(experiment, isTicked) says whether a tick may stand.
+ * Make the table's header, and a body to fill: fill(experiments, most, slotOf) shows the first of
+ * them in the order chosen by the header. onPick(experiment, isTicked) says whether a tick may stand.
  */
-function resultsTable(table, onPick, onSort) {
+function resultsTable(table, columns, onPick, onSort) {
   const made = new Map();
   let sorting = null;
-  const heads = COLUMNS.map((column) => {
+  const heads = columns.map((column) => {
     const head = node("th", { scope: "col", "aria-sort": "none", class: cellClass(column) });
     head.append(node("button", { type: "button", onclick: () => sortBy(column, head) }, column.title));
     return head;
   });
-  const groups = [node("td", { colspan: 6 })];
-  for (const title of new Set(COLUMNS.map((column) => column.group).filter(Boolean))) {
-    groups.push(node("th", { scope: "colgroup", colspan: 4, class: "part" }, title));
-  }
-  groups.push(node("td", { colspan: 2, class: "part" }));
   const body = node("tbody");
   table.replaceChildren(
-    node("caption", {}, "Experiments; the buttons in the header sort."),
-    node("thead", {},
-      node("tr", {}, ...groups),
-      node("tr", {}, node("th", { scope: "col" }, "draw"), ...heads)),
+    node("caption", {}, "Experiments. Select a column header to sort by it."),
+    node("thead", {}, node("tr", {}, node("th", { scope: "col" }, "draw"), ...heads)),
     body);
 
   function sortBy(column, head) {
@@ -60,7 +69,7 @@ function resultsTable(table, onPick, onSort) {
   function fill(experiments, most, slotOf) {
     const sorted = sorting ? [...experiments].sort(sorting) : experiments;
     const rows = sorted.slice(0, most).map((experiment) => {
-      if (!made.has(experiment)) made.set(experiment, resultRow(experiment, onPick));
+      if (!made.has(experiment)) made.set(experiment, resultRow(experiment, columns, onPick));
       return made.get(experiment);
     });
     for (const { experiment, tick, colour } of rows) {
@@ -80,23 +89,29 @@ function compare(a, b, isAscending) {
   return isAscending ? order : -order;
 }
 
+/** What a title adds to name, data and memory, to tell experiments apart that share these. */
+function distinction({ title, name, data, memory }) {
+  const start = `${name}, ${data}, M = ${memory}`;
+  return title.startsWith(start) ? title.slice(start.length) : "";
+}
+
 function cellClass(column) {
   return [column.isText ? "" : "number", column.class ?? ""].join(" ").trim() || null;
 }
 
-function resultRow(experiment, onPick) {
+function resultRow(experiment, columns, onPick) {
   const tick = node("input", {
     type: "checkbox",
     "aria-label": `draw ${experiment.title}`,
     onchange: () => { if (!onPick(experiment, tick.checked)) tick.checked = false; },
   });
   const colour = node("span", { class: "swatch" });
-  const cells = COLUMNS.map((column, index) => {
+  const cells = columns.map((column, index) => {
     const text = column.text ? column.text(experiment) : String(column.value(experiment));
-    const attributes = { class: cellClass(column), title: index ? null : `settings ${experiment.hash}, seeds ${experiment.seeds}` };
-    if (index) return node("td", attributes, text);
-    const isAmbiguous = experiment.title.endsWith(`(${experiment.hash})`);
-    return node("th", { scope: "row", ...attributes }, text, isAmbiguous ? node("small", {}, ` ${experiment.hash}`) : null);
+    const below = (column.below?.(experiment) ?? []).map((line) => node("small", { class: "below" }, line));
+    if (index) return node("td", { class: cellClass(column) }, column.isLead ? node("b", {}, text) : text, ...below);
+    const detail = node("small", {}, distinction(experiment));
+    return node("th", { scope: "row", title: `settings ${experiment.hash}, seeds ${experiment.seeds}` }, text, detail, ...below);
   });
   const element = node("tr", {}, node("td", {}, node("label", { class: "pick" }, tick, colour)), ...cells);
   return { experiment, element, tick, colour };
