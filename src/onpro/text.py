@@ -3,6 +3,7 @@
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 _JOINERS = "\u200c\u200d"  # needed by scripts and emoji, and harmless
@@ -54,3 +55,17 @@ def written(value: float, spec: str = "") -> str:
     rounded = exact.quantize(Decimal(1).scaleb(-int(digits)), context=_EXACT)
     sign = sign if rounded else ""
     return f"{rounded if rounded else abs(rounded):{sign}f}{kind.removeprefix('f')}"
+
+
+def fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Narrow the widest columns until all fit, none below its least width unless all are there.
+
+    >>> fit([5, 30, 20], [5, 10, 8], 40), fit([5, 30, 20], [5, 22, 8], 40), fit([9, 9], [9, 6], 10)
+    ([5, 17, 18], [5, 22, 13], [5, 5])
+    """
+    fitted = list(widths)
+    while sum(fitted) > max(room, len(fitted)):
+        wider = [k for k, width in enumerate(fitted) if width > least[k]]
+        widest = max(wider or range(len(fitted)), key=fitted.__getitem__)
+        fitted[widest] -= 1
+    return fitted

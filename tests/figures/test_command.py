@@ -32,8 +32,24 @@ def test_it_says_which_file_it_has_written(
     assert Path(written).is_file()
 
 
-@pytest.mark.parametrize("arguments", [[], ["accuracy"], ["runs"]])
-def test_it_says_what_it_needs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name a figure and run folders: onpro figure accuracy runs; see --list"),
+        (["accuracy"], "name a figure and run folders"),
+        (["runs"], "there is no figure 'runs'"),
+        (["sweep", "runs", "--x", "nothing"], "there is no setting of these runs 'nothing'"),
+    ],
+)
+def test_it_says_what_it_needs(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["figure", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert "name a figure, accuracy or matrix, and run folders: onpro figure accuracy runs" in said
+    assert said in capsys.readouterr().err
+
+
+def test_the_list_says_what_each_figure_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figure", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert "confusion" in listed
+    assert "(Fig. 4b)" in listed

@@ -16,6 +16,7 @@ from onpro.cli.printing import print_table
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
+from onpro.figures.style import Options
 from onpro.reports import page, results
 from onpro.reports.formats import Column, Format, Record, markdown_text, render
 from onpro.runs import Finished
@@ -146,11 +147,14 @@ def strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("figure", [name for name in FIGURES if name != "replay"])
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_figures(tmp_path: Path, figure: str, ending: str) -> None:
     name = "$\\frac$ \x1b[2J\x00\u202e\ud800 </svg> 漢 &"
-    draw(figure, hostile_runs(name), tmp_path / f"a.{ending}")
+    options = Options(x="memory" if figure == "sweep" else "")
+    runs = [run for one in hostile_runs(name) for run in one.runs]
+    other = Finished(Path("b"), runs[0].result | {"memory": 7, "experiment": "b"})
+    draw(figure, found([*runs, other]), tmp_path / f"a.{ending}", options)
     if ending == "svg":
         text = (tmp_path / "a.svg").read_text()
         require_visible(text)

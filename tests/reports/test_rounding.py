@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from onpro.cli.live import cells
 from onpro.cli.summary import print_runs
 from onpro.experiments.grouping import found
-from onpro.figures.accuracy import accuracy
-from onpro.figures.matrix import matrix
+from onpro.figures.curves import accuracy
+from onpro.figures.matrices import matrix
+from onpro.figures.style import Options
 from onpro.reports import results
 from onpro.reports.matrices import cut
 from onpro.reports.page import content
@@ -79,8 +80,8 @@ def test_all_formats_agree(value: float) -> None:
     experiments = found(runs)
     assert f"| {one} |" in results(experiments, "markdown")
     assert f"{{{one}}}" in results(experiments, "latex")
-    assert any(f": {one} (" in text for text in drawn(accuracy(experiments)))
-    assert whole in drawn(matrix(experiments))
+    assert any(f": {one} (" in text for text in drawn(accuracy(experiments, Options())))
+    assert whole in drawn(matrix(experiments, Options()))
     (experiment,) = content(experiments)["experiments"]
     assert experiment["accuracy"][0] == value == experiment["curve"][0][0]
     ((cell,),) = experiment["matrix"]["rows"]
@@ -91,7 +92,7 @@ def test_all_formats_agree(value: float) -> None:
 def test_an_accuracy_of_zero_is_a_number() -> None:
     runs = found([run(0.0)])
     assert "| 0.0 |" in results(runs, "markdown")
-    assert "0" in drawn(matrix(runs))
+    assert "0" in drawn(matrix(runs, Options()))
     assert content(runs)["experiments"][0]["matrix"]["rows"] == [[0]]
 
 

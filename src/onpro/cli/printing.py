@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
-from onpro.reports.formats import fit
-from onpro.text import visible
+from onpro.text import fit, visible
 
 
 def print_table(

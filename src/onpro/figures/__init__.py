@@ -8,29 +8,36 @@ from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
-from onpro.figures.accuracy import accuracy
-from onpro.figures.matrix import matrix
+from onpro.figures.compute import compute, time
+from onpro.figures.curves import accuracy, forgetting
+from onpro.figures.matrices import confusion, matrix
+from onpro.figures.settings import replay, sweep
+from onpro.figures.style import Options
 from onpro.runs.files import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIGURES: dict[str, Callable[[Sequence[Experiment]], "Figure"]] = {
-    "accuracy": accuracy,
-    "matrix": matrix,
+Draw = Callable[[Sequence[Experiment], Options], "Figure"]
+
+FIGURES: dict[str, Draw] = {
+    figure.__name__: figure
+    for figure in (accuracy, compute, confusion, forgetting, matrix, replay, sweep, time)
 }
 
 
-def draw(name: str, experiments: Sequence[Experiment], path: Path) -> None:
-    """Draw the figure of that name and save it; the file's ending says in which format."""
+def draw(
+    name: str, experiments: Sequence[Experiment], path: Path, options: Options | None = None
+) -> None:
+    """Draw the figure of a name and save it in the format of the file's ending."""
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
-        figure = FIGURES[name](experiments)
+        figure = FIGURES[name](experiments, options or Options())
         try:
-            figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=160)
+            figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=200)
         except ValueError as error:  # matplotlib does not know the ending
             raise UserError(f"cannot save a figure as {path}: {error}.") from None
     save(path, drawn.getvalue())

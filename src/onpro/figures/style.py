@@ -1,31 +1,120 @@
-"""How figures look."""
+"""The common style of figures."""
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+from onpro.experiments.experiment import Experiment
 from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Width = Literal["column", "page"]
+
+INCHES: dict[Width, float] = {"column": 3.35, "page": 6.9}
+"""Widths of a column and of a page of a paper in two columns."""
 
 INK = "#2b2b2b"
 QUIET = "#8a8a8a"
-COLORS = ("#2563a6", "#d1662b", "#3f8f5b", "#a0457e", "#7a6a2f", "#5b5fc7", "#b23a48", "#4a8c96")
+LIGHT = "#e6e6e6"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6000", "#4d4d4d")
+"""Distinct for colour-blind people too (after Okabe and Ito)."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
-"""Of unequal numbers, so that 28 lines differ in one of the two where there is no colour."""
+"""Fewer than markers, so that 28 lines differ in one of the two without colour."""
 
 
-def plain(axes: "Axes") -> None:
-    """Leave only what carries data: no frame, light lines."""
+@dataclass(frozen=True)
+class Options:
+    """What the user chooses about a figure."""
+
+    width: Width = "page"
+    x: str = ""
+    """Setting on the horizontal axis, for figures that have a choice."""
+    measure: str = "accuracy"
+    """Measure on the vertical axis, for figures that have a choice."""
+
+    @property
+    def inches(self) -> float:
+        """Width of the figure."""
+        return INCHES[self.width]
+
+    @property
+    def font(self) -> float:
+        """Size of the text in points."""
+        return 7.0 if self.width == "column" else 9.0
+
+
+def blank(options: Options, height: float) -> "Figure":
+    """Return an empty figure of the chosen width."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(options.inches, height), layout="constrained")
+
+
+def plain(axes: "Axes", options: Options, title: str = "") -> None:
+    """Remove frames and ticks, draw light horizontal lines, and set fonts."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(QUIET)
-    axes.tick_params(length=0, colors=INK)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.tick_params(length=0, colors=INK, labelsize=options.font - 1)
+    axes.grid(axis="y", color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
+    if title:
+        lines = wrapped(title, int(options.inches * 95 / options.font))
+        axes.set_title(lines, loc="left", color=INK, size=options.font + 1, parse_math=False)
+
+
+def names_of(experiments: Sequence[Experiment]) -> tuple[list[str], str]:
+    """Return short names of experiments, and the data set and memory if all have the same."""
+    places = {(one.data, one.memory) for one in experiments}
+    if len(places) > 1:
+        return [str(one) for one in experiments], ""
+    ((data, memory),) = places
+    return [one.name for one in experiments], f"{visible(data)}, M = {memory}"
+
+
+class Legend:
+    """A legend below the axes, where it covers no data.
+
+    Args:
+        labels: one for each line.
+        options: of the figure.
+    """
+
+    def __init__(self, labels: Sequence[str], options: Options) -> None:
+        self._font = options.font
+        letters = int(options.inches * 100 / options.font)
+        longest = max(len(label) for label in labels) + HANDLE
+        self._columns = max(1, min(3, letters // longest, len(labels)))
+        self._labels = [wrapped(label, max(20, letters - HANDLE)) for label in labels]
+        lines = sum(label.count("\n") + 1 for label in self._labels)
+        self.height = 0.022 * options.font * (lines // self._columns + 1)
+        """Height in inches."""
+
+    def add(self, figure: "Figure", handles: Sequence[Any]) -> None:
+        """Draw the legend of some lines."""
+        legend = figure.legend(
+            handles,
+            self._labels,
+            loc="outside lower left",
+            ncols=self._columns,
+            frameon=False,
+            labelcolor=INK,
+            fontsize=self._font,
+            handlelength=4,  # room for the dashes
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+HANDLE = 10
+"""Room for the line in a legend, in letters."""
 
 
 def wrapped(title: str, width: int) -> str:
-    """A title in lines of at most so many letters, M = 200 in one of them."""
+    """Wrap a title to lines of at most so many letters, without breaking `M = 200`."""
     return textwrap.fill(visible(title).replace(" = ", "\u00a0=\u00a0"), width)

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from onpro.errors import counted
-from onpro.text import visible, written
+from onpro.text import fit, visible, written
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 Value = str | int | float | bool | None
@@ -124,20 +124,6 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool])
             for text, width, is_word in zip(line, widths, words, strict=True)
         )
         yield (" " * GAP).join(aligned).rstrip()
-
-
-def fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Narrow the widest columns until all fit, none below its least width unless all are there.
-
-    >>> fit([5, 30, 20], [5, 10, 8], 40), fit([5, 30, 20], [5, 22, 8], 40), fit([9, 9], [9, 6], 10)
-    ([5, 17, 18], [5, 22, 13], [5, 5])
-    """
-    fitted = list(widths)
-    while sum(fitted) > max(room, len(fitted)):
-        wider = [k for k, width in enumerate(fitted) if width > least[k]]
-        widest = max(wider or range(len(fitted)), key=fitted.__getitem__)
-        fitted[widest] -= 1
-    return fitted
 
 
 def _has_words(records: Sequence[Record], column: Column) -> bool:
