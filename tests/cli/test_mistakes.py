@@ -19,7 +19,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "method in capitals": (["run", "ER"], "no method 'ER'; did you mean 'er'?"),
     "method after options": (["run", "--data", "tiny", "er"], "comes first: onpro run er, then"),
     "position for an option": (["table", "--nam", "1"], "no option '--nam'."),
-    "position as an option": (["resume", "--runs", "x"], "no option '--runs'."),
+    "position as an option": (["resume", "--runs", "x"], "no option '--runs'"),
     "empty method": (["run", ""], "no method ''"),
     "unknown wrapper": (["run", "er-rott"], "no wrapper 'rott'; did you mean 'rot'?"),
     "wrapper without a method": (["run", "rot"], "onpro run er-rot, or onpro run rot --base er"),
@@ -67,7 +67,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "folder below a file": ([*ER, "--out", "file/a/b"], "cannot write in file/a/b"),
     "missing data folder": (
         [*ER, "--data", "cifar10", "--data-dir", "nowhere"],
-        "data folder nowhere does not exist",
+        "nowhere does not exist; create it",
     ),
     "no number": ([*ER, "--memory", "ten"], "--memory takes INT, not 'ten'"),
     "no whole number": ([*ER, "--memory", "1.5"], "--memory takes INT, not '1.5'"),

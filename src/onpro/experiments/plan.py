@@ -14,6 +14,7 @@ from onpro.runs.config import KeptModel, RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.runner import finished
 from onpro.training.device import DeviceName
+from onpro.training.engine import Engine
 
 State = Literal["done", "unfinished", "running", "missing", "damaged"]
 """Finished; begun and to be continued; in the hands of another process; not there; unusable."""
@@ -27,6 +28,8 @@ class Place:
     precision: Precision = "fp32"
     data_dir: Path | None = None
     model: KeptModel = "none"
+    engine: Literal["auto"] | Engine = "auto"
+    deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,8 @@ def configurations(experiment: Experiment, place: Place) -> Iterator[RunConfig]:
             data_dir=place.data_dir,
             device=place.device,
             model=place.model,
+            engine=place.engine,
+            deterministic=place.deterministic,
             **dict(experiment.stream),
         )
 
