@@ -215,10 +215,10 @@ def test_sweeps_and_tables_take_it_in_processes_of_their_own(
 def test_a_file_that_changes_during_a_sweep_fails_its_runs_with_a_sentence(
     onpro: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onpro.cli import many
+    from onpro.cli import many, training
 
     (tmp_path / "sweep.toml").write_text('[[runs]]\nmethod = "my_method.py"\ndata = "tiny"\n')
-    train = many.train_many
+    train = training.train_many
 
     def edited(*given: Any) -> Any:
         file.write_text("")

@@ -228,14 +228,22 @@ def _values(options: Any) -> dict[str, Any]:
     return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
-def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
-    """Refuse an option nobody knows, naming the nearest one."""
-    known = {"--help"}
+def option_types(kind: type[object]) -> dict[str, Any]:
+    """Return the options of a dataclass of groups with their types; a bool has `--no-` too."""
+    types: dict[str, Any] = {}
     for group in get_type_hints(kind).values():
-        for option, type_ in get_type_hints(group, include_extras=True).items():
-            name = option.replace("_", "-")
+        for field_name, type_ in get_type_hints(group, include_extras=True).items():
+            name = field_name.replace("_", "-")
             if not _is_position(type_):
-                known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
+                types |= {
+                    f"{dashes}{name}": type_ for dashes in ("--", "--no-")[: 1 + (type_ is bool)]
+                }
+    return types
+
+
+def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
+    """Raise UserError for an unknown option, naming the nearest one."""
+    known = {"--help", *option_types(kind)}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in known:

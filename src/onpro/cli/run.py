@@ -156,7 +156,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",
     ]
     say = {"command": f"onpro run {name}", "about": "\n\n".join(paragraphs)}
-    command = _command(known.settings)
+    command = command_of(known.settings)
     if not HELP.isdisjoint(arguments):
         try:
             first = parse(command, [word for word in arguments if word not in HELP], **say).run
@@ -180,7 +180,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
         from onpro.methods import settings_for
 
     values = settings_for(name, first.data, first.recipe)
-    command = _command(type(values))
+    command = command_of(type(values))
     return parse(command, arguments, default=_defaults(command, values), **say)
 
 
@@ -246,7 +246,8 @@ def _check_data(data: str) -> None:
         require_path(Path(argument).expanduser())
 
 
-def _command(settings: type[Any]) -> Any:
+def command_of(settings: type[Any]) -> Any:
+    """Return the dataclass of all options of a method with these settings."""
     groups = {**GROUPS, "method": settings}
     return make_dataclass("Command", list(groups.items()))
 
