@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Protocol
+from dataclasses import replace
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions, ManyOptions
 from onpro.cli.printing import print_table
@@ -19,7 +19,7 @@ from onpro.cli.training import (
 from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare, planned_samples
 from onpro.experiments.estimate import Estimates
-from onpro.experiments.executors import Executor, JobResult, Local
+from onpro.experiments.executors import JobResult
 from onpro.experiments.experiment import Cell, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.cells import (
@@ -40,36 +40,34 @@ from onpro.text import visible
 STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
-class Options(Protocol):
-    """Options of a table or sweep."""
-
-    @property
-    def runs(self) -> ManyOptions:
-        """What to print."""
-
-    @property
-    def compute(self) -> ComputeOptions:
-        """How runs compute."""
-
-    @property
-    def execution(self) -> ExecutionOptions:
-        """Where runs are trained."""
-
-
-def carry_out(cells: Sequence[Cell], options: Options, *, what: str) -> int:
+def carry_out(
+    cells: Sequence[Cell],
+    options: ManyOptions,
+    compute: ComputeOptions,
+    execution: ExecutionOptions,
+    *,
+    what: str,
+) -> int:
     """Train what is missing or unfinished, print the table, and return the exit status."""
-    chosen, execution = options.runs, options.execution
     execution.check()
-    options.compute.kept_model()
-    if chosen.calibrate and not chosen.dry_run:
+    compute.kept_model()
+    if options.calibrate and not options.dry_run:
         raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
-    if not chosen.dry_run:
-        require_writable(chosen.out)
-    with closing(_executor(cells, options)) as executor:
-        place = place_of(executor, options.compute, execution.on)
-        planned = _possible(plan(cells, chosen.out, place), what)
-        if chosen.dry_run:
-            _print_plan(planned, options, executor.slots())
+    if not options.dry_run:
+        require_writable(options.out)
+    if options.dry_run and execution.on == "ray":
+        execution = replace(execution, on="local", ray_address=None)  # no cluster is started for it
+
+    def side() -> int:
+        given = [(e.data, dict(e.stream).get("image_size")) for e in experiments_of(cells)]
+        return max(image_side(*images) for images in given)
+
+    with closing(make_executor(execution, compute.device, side)) as executor:
+        place = place_of(executor, compute, execution.on)
+        planned = _possible(plan(cells, options.out, place), what)
+        if options.dry_run:
+            threads = execution.threads or THREADS
+            _print_plan(planned, options, threads=threads, slots=executor.slots())
             return 0
         if execution.on == "local":
             planned = _possible(_with_data(planned, place), what)
@@ -81,26 +79,13 @@ def carry_out(cells: Sequence[Cell], options: Options, *, what: str) -> int:
             if run.problem
         }
         if left := planned.left():
-            requests = run_requests(left, planned.out, execution)
-            failures |= train_many(requests, executor)
-    done = plan(cells, chosen.out, place)
-    _print_results(cells, done, chosen)
+            failures |= train_many(run_requests(left, planned.out, execution), executor)
+    done = plan(cells, options.out, place)
+    _print_results(cells, done, options)
     for part in done.experiments:
         if unequal := unequal_threads(run.result for run in part.runs if run.result):
             print(f"{part.experiment}: its runs computed {unequal}.", file=sys.stderr)
     return say_failures(failures)
-
-
-def _executor(cells: Sequence[Cell], options: Options) -> Executor:
-    if options.runs.dry_run and options.execution.on == "ray":
-        return Local(options.execution.number_of_workers())  # a cluster is not started for it
-
-    def side() -> int:
-        return max(
-            image_side(e.data, dict(e.stream).get("image_size")) for e in experiments_of(cells)
-        )
-
-    return make_executor(options.execution, options.compute.device, side)
 
 
 def _possible(planned: Plan, what: str) -> Plan:
@@ -120,29 +105,29 @@ def _with_data(planned: Plan, place: Place) -> Plan:
     return planned
 
 
-def _print_plan(planned: Plan, options: Options, slots: int) -> None:
+def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int) -> None:
     """Print what is done, what is left and how long that takes; as text for each data set."""
     estimates = Estimates(planned.out)
     left = planned.left()
-    if options.runs.calibrate:
-        with cpu_threads(options.execution.threads or THREADS):
+    if options.calibrate:
+        with cpu_threads(threads):
             estimates.calibrate(left)
 
     def seconds(config: RunConfig) -> float | None:
         return estimates.seconds(config, planned.out)
 
-    if options.runs.format == "text":
+    if options.format == "text":
         _print_states(planned, seconds)
         print(_counts(planned))
         if left:
             total = total_seconds(left, seconds)
-            known = (
-                "" if total is None else f", about {duration(total / slots)} with {slots} at once"
-            )
-            hint = " (--calibrate estimates it)" if total is None else ""
-            print(f"time left: {duration(total)} one run after another{known}{hint}")
+            if total is None:
+                print("time left: unknown (--calibrate estimates it)")
+            else:
+                at_once = f"about {duration(total / slots)} with {slots} at once"
+                print(f"time left: {duration(total)} one run after another, {at_once}")
     else:
-        print(render(plan_records(planned, seconds), PLAN, options.runs.format))
+        print(render(plan_records(planned, seconds), PLAN, options.format))
     _say_problems(planned)
 
 

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         command = _parse(name, rest, named=named)
     except UserError as error:
-        stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
+        stray = re.match("unexpected argument '(.+)'", str(error))
         if not named and stray and stray[1] in outlines():
             raise UserError(
                 f"the method comes first: onpro run {stray[1]}, then options."

@@ -51,4 +51,6 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.cli.many import carry_out
         from onpro.experiments.sweep import read_sweep
 
-    return carry_out(read_sweep(file), command, what=str(file))
+    return carry_out(
+        read_sweep(file), command.runs, command.compute, command.execution, what=str(file)
+    )

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     limit = options.limit_per_class
     stream = () if limit is None else (("limit_per_class", limit),)
     cells = list(part.cells(_seeds(options, part), stream))
-    return carry_out(cells, command, what=part.name)
+    return carry_out(cells, command.runs, command.compute, command.execution, what=part.name)
 
 
 def _print_list(listed: "Sequence[Table]") -> None:

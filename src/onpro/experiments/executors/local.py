@@ -17,13 +17,7 @@ from typing import Literal
 import torch
 
 from onpro.experiments.executors.base import JobResult, RunRequest
-from onpro.experiments.executors.worker import (
-    attempt,
-    captured_output,
-    noted_signals,
-    with_output,
-    with_own_output,
-)
+from onpro.experiments.executors.worker import attempt, noted_signals
 from onpro.runs.runner import SharedImages
 from onpro.runs.side_by_side import MOST_AT_ONCE, Start, train_side_by_side
 from onpro.runs.threads import THREADS
@@ -208,12 +202,11 @@ def _serve(gpu: str | None, deterministic: bool, threads: int, pipe: Connection)
 
     def train(number: int, request: RunRequest) -> Generator[None, int | None, None]:
         nonlocal broken
-        turns = attempt(request, stop=stop, images=images)
-        result, printed = yield from with_own_output(turns, output)
+        result = yield from attempt(request, stop=stop, images=images)
         under_way.discard(number)
         broken = broken or (result.kind in ("died", "defect") and not _computes(device))
         with suppress(OSError):  # the command was killed
-            pipe.send((number, with_output(result, printed, request)))
+            pipe.send((number, result))
 
     def starts() -> Iterator[Start[None] | None]:
         while stop() is None and not broken:
@@ -228,7 +221,7 @@ def _serve(gpu: str | None, deterministic: bool, threads: int, pipe: Connection)
                 return
             yield received and partial(train, *received)
 
-    with captured_output() as output, noted_signals() as stop:
+    with noted_signals() as stop:
         train_side_by_side(starts(), device, at_once=MOST_AT_ONCE, deterministic=deterministic)
 
 

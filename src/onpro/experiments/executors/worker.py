@@ -1,12 +1,10 @@
 """Train a requested run, in a process of any executor or in that of the command."""
 
-import os
+import io
 import signal
-import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from types import FrameType
 
@@ -17,7 +15,7 @@ from onpro.errors import UserError
 from onpro.experiments.executors.base import JobResult, RunRequest
 from onpro.runs.config import RunConfig
 from onpro.runs.files import Held
-from onpro.runs.runner import End, Interrupted, Running, last, load_images, prepare, running
+from onpro.runs.runner import Interrupted, Running, last, load_images, prepare, running
 from onpro.runs.threads import THREADS, cpu_threads, threads_of
 from onpro.runs.weights_and_biases import WandbLog, going_on
 from onpro.training import Listener, Trainer, pick_device
@@ -80,21 +78,17 @@ def train_alone(request: RunRequest, *, stop: Stop, follow: Callable[[Trainer], 
 def work(request: RunRequest, *, handled_again: Sequence[int] = ()) -> JobResult:
     """Train a run in a process that does nothing else; signals make it save a checkpoint and end.
 
-    The result has what the run printed. After a defect that is in a file beside the folder of the
-    run, with a traceback.
-
     Args:
         request: What to train.
         handled_again: Signals that stop the run too, and are then raised for their usual handlers.
     """
     numbers = [signal.SIGINT, signal.SIGTERM, *handled_again]
     with (
-        captured_output() as output,
         noted_signals(numbers) as stop,
         deterministic_mode(pick_device(request.config.device), request.config.deterministic),
         cpu_threads(torch.get_num_threads()),
     ):
-        result = with_output(last(attempt(request, stop=stop)), output(), request)
+        result = last(attempt(request, stop=stop))
     if result.kind == "died" and (number := stop()) in handled_again:
         signal.raise_signal(number or 0)
     return result
@@ -106,7 +100,13 @@ def attempt(
     stop: Stop,
     images: Callable[[RunConfig], ImageSet] = load_images,
 ) -> Generator[None, int | None, JobResult]:
-    """Train a run as `train` does, and return its errors as a result."""
+    """Train a run as `train` does; the result has its errors and what it printed."""
+    return (yield from _with_output(_attempt(request, stop, images), request))
+
+
+def _attempt(
+    request: RunRequest, stop: Stop, images: Callable[[RunConfig], ImageSet]
+) -> Generator[None, int | None, JobResult]:
     try:
         yield from train(request, stop=stop, images=images)
     except Interrupted as interrupted:
@@ -125,35 +125,31 @@ def attempt(
     return JobResult("finished")
 
 
-def with_output(result: JobResult, output: str, request: RunRequest) -> JobResult:
-    """Return a result with what was printed; after a defect that is in a file, which it names."""
-    log = request.final_folder.with_name(f"{request.final_folder.name}.log")
-    log.unlink(missing_ok=True)
-    if result.kind != "defect":
-        return replace(result, output=output.strip())
-    log.write_text(output.strip() + "\n")
-    return replace(result, reason=f"{result.reason}; see {log}.")
+def _with_output(
+    run: Generator[None, int | None, JobResult], request: RunRequest
+) -> Generator[None, int | None, JobResult]:
+    """Run an attempt that may take turns with others, and add what it printed to its result.
 
-
-def with_own_output(
-    run: Generator[None, int | None, End], output: Callable[[], str]
-) -> Generator[None, int | None, tuple[End, str]]:
-    """Run a generator that takes turns with others, and return what was printed in its turns.
-
-    Args:
-        run: Yields after each turn.
-        output: Returns what was printed since the last call.
+    After a defect that is in a file beside the folder of the run, which the result names.
     """
-    printed: list[str] = []
+    printed = io.StringIO()
     runs: int | None = None
     with closing(run):
         while True:
             try:
-                run.send(runs)
+                with redirect_stdout(printed), redirect_stderr(printed):
+                    run.send(runs)
             except StopIteration as end:
-                return end.value, "".join([*printed, output()])
-            printed.append(output())
+                result: JobResult = end.value
+                break
             runs = yield
+    output = printed.getvalue().strip()
+    log = request.final_folder.with_name(f"{request.final_folder.name}.log")
+    log.unlink(missing_ok=True)
+    if result.kind != "defect":
+        return replace(result, output=output)
+    log.write_text(output + "\n")
+    return replace(result, reason=f"{result.reason}; see {log}.")
 
 
 @contextmanager
@@ -172,39 +168,3 @@ def noted_signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def captured_output() -> Iterator[Callable[[], str]]:
-    """Capture what the process prints; gives a function that returns what is new."""
-    told = 0
-    with tempfile.TemporaryFile() as file:
-
-        def output() -> str:
-            nonlocal told
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            size = os.fstat(file.fileno()).st_size
-            text = os.pread(file.fileno(), size - told, told)
-            told = size
-            return text.decode(errors="replace")
-
-        with _redirected(file.fileno()):
-            yield output
-
-
-@contextmanager
-def _redirected(file: int) -> Iterator[None]:
-    """Redirect standard output and error to a file, also for libraries in other languages."""
-    streams = [(sys.stdout, 1), (sys.stderr, 2)]
-    kept = [os.dup(number) for _, number in streams]
-    try:
-        for stream, number in streams:
-            stream.flush()
-            os.dup2(file, number)
-        yield
-    finally:
-        for (stream, number), before in zip(streams, kept, strict=True):
-            stream.flush()
-            os.dup2(before, number)
-            os.close(before)
