@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onpro.experiments.executors import Local, cores, execute
+from onpro.experiments.executors import Local, cores, execute, requests
 from onpro.methods import settings_for
 from onpro.runs import RunConfig
 
@@ -24,7 +24,7 @@ def runs_a_second(workers: int | None, number: int, out: Path) -> float:
     executor = Local(workers)
     configs = [replace(CONFIG, seed=seed) for seed in range(number)]
     began = time.perf_counter()
-    events = [event for event in execute(configs, out, executor) if event.config]
+    events = [event for event in execute(requests(configs, out), executor) if event.request]
     taken = time.perf_counter() - began
     assert [event.kind for event in events].count("finished") == number
     return number / taken

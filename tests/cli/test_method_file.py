@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from onpro.cli import training
 from onpro.errors import UserError
+from onpro.experiments.executors import worker
 from onpro.methods import registry
 from onpro.runs import method_file as files
 from onpro.runs import read_config, running
@@ -153,7 +153,7 @@ def interrupted(
         return running(*given, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "running", stopped)
+        patch.setattr(worker, "running", stopped)
         assert onpro("run", "my_method.py", *TINY).status == 128 + signal.SIGTERM
     forget()
     (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
@@ -215,16 +215,16 @@ def test_sweeps_and_tables_take_it_in_processes_of_their_own(
 def test_a_file_that_changes_during_a_sweep_fails_its_runs_with_a_sentence(
     onpro: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onpro.cli import many
+    from onpro.cli import many, training
 
     (tmp_path / "sweep.toml").write_text('[[runs]]\nmethod = "my_method.py"\ndata = "tiny"\n')
-    execute = many._execute
+    train = training.train_many
 
     def edited(*given: Any) -> Any:
         file.write_text("")
-        return execute(*given)
+        return train(*given)
 
-    monkeypatch.setattr(many, "_execute", edited)
+    monkeypatch.setattr(many, "train_many", edited)
     answer = onpro("sweep", "sweep.toml", "--out", "many", "--device", "cpu")
     assert answer.status == 1
     assert "my_method.py has changed since the run began" in answer.err

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onpro.cli.progress import Bars, Follower
+from onpro.cli.live import Bar
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare
 from onpro.training import EvaluationEvent, StepEvent, Trainer
@@ -27,12 +27,12 @@ def drawn(
 ) -> Drawn:
     """Gives the line with the bar after something has happened to the run."""
 
-    def draw(happens: Callable[[Follower], None], columns: int = 80) -> str:
+    def draw(happens: Callable[[Bar], None], columns: int = 80) -> str:
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        with Bars() as bars:
-            happens(bars.follow(trainer, label="er on tiny", name="seed 0"))
+        with Bar("er on tiny") as bar:
+            happens(bar.follow(trainer))
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
         return re.split(r"[\r\n]+", plain.strip())[-1]
 
@@ -42,7 +42,7 @@ def drawn(
 def test_the_bar_moves_with_the_stream_and_not_only_when_steps_are_logged(
     drawn: Drawn, trainer: Trainer
 ) -> None:
-    def step(follower: Follower) -> None:
+    def step(bar: Bar) -> None:
         next(trainer.steps())
 
     assert [drawn(step).split()[1] for _ in range(3)] == ["1/36", "2/36", "3/36"]
@@ -51,8 +51,8 @@ def test_the_bar_moves_with_the_stream_and_not_only_when_steps_are_logged(
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> None:
     step = StepEvent(1, 0, TERMS, 100_000, 0.5, 1.0)
-    line = drawn(lambda follower: follower.on_step(step), columns)
-    assert re.match(r"━{12}  0/36     -:--:-- seed 0, task 1/3  100,", line)
+    line = drawn(lambda bar: bar.on_step(step), columns)
+    assert re.match(r"━{12}  0/36     -:--:-- task 1/3  100,", line)
     assert len(line) <= columns
     assert line.endswith("[red] 3.00" if columns == 200 else "…")
 
@@ -60,4 +60,4 @@ def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> No
 @pytest.mark.parametrize(("over", "shown"), [(0, "task 2/3"), (1, "task 3/3"), (2, "task 3/3")])
 def test_after_a_task_the_next_is_named(drawn: Drawn, over: int, shown: str) -> None:
     evaluated = EvaluationEvent(12, over, [50.0], 1.0, 1.0, 1.0)
-    assert shown in drawn(lambda follower: follower.on_evaluation(evaluated))
+    assert shown in drawn(lambda bar: bar.on_evaluation(evaluated))

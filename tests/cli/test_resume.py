@@ -14,8 +14,9 @@ from typing import Any, Self
 
 import pytest
 
-from onpro.cli.progress import Follower
+from onpro.cli.live import Bar, Live
 from onpro.cli.signals import stop_requests
+from onpro.experiments.executors import RunEvent, execute
 from onpro.runs.files import locked
 from onpro.training import StepEvent
 from tests.cli.conftest import Answer, Command
@@ -31,10 +32,10 @@ def result(answer: Answer) -> dict[str, Any]:
     return {key: value for key, value in lasting(said).items() if key != "run"}
 
 
-def signalled(number: int, times: int = 1) -> Callable[[Follower, StepEvent], None]:
+def signalled(number: int, times: int = 1) -> Callable[[Bar, StepEvent], None]:
     """A step that is hit by a signal, as often as told."""
 
-    def on_step(self: Follower, step: StepEvent) -> None:
+    def on_step(self: Bar, step: StepEvent) -> None:
         if step.step == 4:
             for _ in range(times):
                 signal.raise_signal(number)
@@ -46,7 +47,7 @@ def interrupt(
     onpro: Command, number: int = signal.SIGTERM, method: str = "er", *options: str
 ) -> Answer:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Follower, "on_step", signalled(number))
+        patch.setattr(Bar, "on_step", signalled(number))
         return onpro("run", method, *TINY, *options)
 
 
@@ -81,27 +82,64 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     ]
 
 
+def interrupt_several(onpro: Command, tmp_path: Path, *options: str) -> Answer:
+    """Interrupt a command with several runs, each in a process, once one has a checkpoint."""
+
+    class Terminated(Live):
+        def show(self, event: RunEvent) -> None:
+            super().show(event)
+            if any(tmp_path.glob("out/*/checkpoint/*")):
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onpro.cli.training.Live", Terminated)
+        patch.setitem(execute.__globals__, "LOOK_EVERY", 0.002)
+        return onpro("run", *SEVERAL, *options)
+
+
+SEVERAL = ["er", "--data", "tiny", "--batch-size", "2", "--seeds", "3", "--workers", "2"]
+SEVERAL += ["--device", "cpu", "--out", "out", "--checkpoint-every", "0.000001"]
+
+
 def test_of_several_runs_the_same_command_goes_on_with_what_is_left(
     onpro: Command, tmp_path: Path
 ) -> None:
-    stopped = interrupt(onpro, signal.SIGTERM, "er", "--seeds", "3")
+    stopped = interrupt_several(onpro, tmp_path)
     assert stopped.status == 143
+    assert not multiprocessing.active_children()
     assert stopped.err.splitlines()[-1] == (
-        "onpro: interrupted; what is done so far is kept, and the same command goes on from there."
+        "onpro: interrupted; what is done so far is kept, and the same command resumes it."
     )
-    only_run(tmp_path)
-    again = onpro("run", "er", *TINY, "--seeds", "3", "--json")
+    again = onpro("run", *SEVERAL, "--json")
+    assert again.status == 0, again.err
+    assert "goes on from step" in again.err
     assert [run["seed"] for run in json.loads(again.out)] == [0, 1, 2]
 
 
-def test_of_several_runs_that_start_over_those_begun_can_go_on(onpro: Command) -> None:
-    finished = onpro("run", "er", *TINY, "--seeds", "2")
-    assert finished.status == 0
-    stopped = interrupt(onpro, signal.SIGTERM, "er", "--seeds", "2", "--fresh")
+def test_of_several_runs_that_start_over_those_begun_can_go_on(
+    onpro: Command, tmp_path: Path
+) -> None:
+    first = onpro("run", *SEVERAL, "--json")
+    assert first.status == 0, first.err
+    stopped = interrupt_several(onpro, tmp_path, "--fresh")
     hint = stopped.err.splitlines()[-1]
-    assert hint.startswith("onpro: interrupted; go on with what was begun: onpro resume out/er-")
-    assert onpro(*hint.split()[-2:]).status == 0
-    assert "already finished" in onpro("run", "er", *TINY).err
+    assert hint.startswith("onpro: interrupted; resume what was begun with: onpro resume out/er-")
+    command = hint.partition("onpro resume ")[2].split()
+    assert all(path.endswith(".new") for path in command)
+    assert onpro("resume", *command).status == 0
+    assert not list(tmp_path.glob("out/*.new"))
+    again = onpro("run", *SEVERAL, "--json")
+    assert again.err.count("already finished") == 3
+    assert [*map(lasting, json.loads(again.out))] == [*map(lasting, json.loads(first.out))]
+
+
+def test_a_mistake_of_all_runs_is_told_as_one(onpro: Command, tmp_path: Path) -> None:
+    asked = ["run", "onpro", *SEVERAL[1:], "--projection", "4096"]
+    answer = onpro(*asked)
+    assert answer.status == 2
+    assert "wider than the encoder's 160" in answer.err.splitlines()[-1]
+    assert answer.err.count("failed: onpro-tiny") == 3
+    assert not list(tmp_path.glob("out/*"))
 
 
 def test_the_same_command_goes_on_by_itself_and_fresh_starts_over(
@@ -213,7 +251,7 @@ def test_a_run_can_be_resumed_from_inside_its_folder(
     ("change", "sentence"),
     [
         ({"precision": "fp8"}, "config.json cannot be used: precision must be 'fp32' or"),
-        ({"device": "cuda"}, "was begun on a GPU: go on with it where there is one"),
+        ({"device": "cuda"}, "was begun on a GPU: resume it where there is one"),
         ({"memory": 60}, "config.json cannot be used: it has been changed since the run began"),
         ({"data": "digts", "identity": ...}, "no data set 'digts'; did you mean 'digits'?"),
     ],
@@ -285,7 +323,7 @@ def test_mistakes_are_one_sentence(onpro: Command, arguments: list[str], sentenc
 
 
 def test_a_second_ctrl_c_ends_at_once(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Follower, "on_step", signalled(signal.SIGINT, times=2))
+    monkeypatch.setattr(Bar, "on_step", signalled(signal.SIGINT, times=2))
     answer = onpro("run", "er", *TINY)
     assert answer.status == 130
     assert "step 2 of 6 is saved" in answer.err, "the fourth step was not waited for"

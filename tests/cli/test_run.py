@@ -186,7 +186,7 @@ def test_a_folder_of_images_can_be_learned(onpro: Command, tmp_path: Path) -> No
 def test_ctrl_c_keeps_nothing_of_the_run(
     onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onpro.cli.progress.Follower.on_evaluation", interrupt)
+    monkeypatch.setattr("onpro.cli.live.Bar.on_evaluation", interrupt)
     answer = onpro("run", "er", *TINY)
     assert answer.status == 130
     assert answer.err.splitlines()[-1] == ("onpro: interrupted; the unfinished run was not kept.")
@@ -240,7 +240,7 @@ def test_an_interrupted_run_leaves_the_terminal_in_order(
     onpro: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_a_terminal(monkeypatch)
-    monkeypatch.setattr("onpro.cli.progress.Follower.on_evaluation", interrupt)
+    monkeypatch.setattr("onpro.cli.live.Bar.on_evaluation", interrupt)
     answer = onpro("run", "er", *TINY)
     hidden, shown = "\x1b[?25l", "\x1b[?25h"
     assert answer.status == 130

@@ -112,7 +112,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(onpro: Command, tmp_path
     assert answer.status == 1
     failed = r"^failed: onpro-tiny-m100-s0-\w+: .*wider than the encoder's 160"
     assert len(re.findall(failed, answer.err, re.MULTILINE)) == 1, "told once"
-    assert answer.err.splitlines()[-1] == "1 run failed, as told above."
+    assert answer.err.splitlines()[-1] == "1 run failed, see above."
     assert len(results(tmp_path / "runs")) == 1
     assert any(line.startswith("er, limit_per_class=4 ") for line in answer.out.splitlines())
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from onpro.cli import many
+from onpro.cli import training
 from onpro.cli.live import Live
-from onpro.cli.options import ManyOptions
-from onpro.experiments.executors import Event, execute
+from onpro.cli.options import ExecutionOptions
+from onpro.experiments.executors import RunEvent, execute
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tables import paper_table
 from onpro.methods import registry
@@ -56,7 +56,7 @@ def times(folder: Path) -> dict[str, int]:
     [
         (("cifar10",), {}, 22),
         (("cifar10", "tinyimagenet"), {}, 4),
-        (("cifar10",), {"gpus_per_run": 0.25}, 8),
+        (("cifar10",), {"at_once": 4}, 8),
         (("cifar10",), {"workers": "3"}, 3),
         (("cifar10",), {"gpus": 1}, 11),
     ],
@@ -65,12 +65,12 @@ def test_gpus_get_as_many_runs_as_they_have_room_for(
     monkeypatch: pytest.MonkeyPatch, data: tuple[str, ...], options: dict[str, Any], runs: int
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(many, "pick_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(training, "pick_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     large = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
-    requests = paper_table("table1").narrowed(data=data).requests()
-    executor = many._executor(requests, ManyOptions(**options))
+    sides = [training.image_side(name, None) for name in data]
+    executor = training.make_executor(ExecutionOptions(**options), "auto", lambda: max(sides))
     assert executor.device() == "cuda"
     assert executor.slots() == runs
 
@@ -116,11 +116,14 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
 
     more = onpro(*SMOKE, "--seeds", "4", "--dry-run")
     assert "4 runs: 2 done, 2 missing" in more.out
-    assert re.search(r"run after run: (\d+ min )?\d+ s$", more.out, re.MULTILINE)
+    left = r"time left: (\d+ min )?\d+ s one run after another, about .* with 2 at once$"
+    assert re.search(left, onpro(*SMOKE, "--seeds", "4", "--workers", "2", "--dry-run").out, re.M)
 
     results[0].write_text("{")
-    (planned,) = json.loads(onpro(*SMOKE, "--dry-run", "--format", "json").out)
-    assert planned["damaged"] == 1
+    planned = onpro(*SMOKE, "--dry-run")
+    titles, _, row = (line.split() for line in planned.out.splitlines()[1:4])
+    assert titles == ["data", "runs", "done", "damaged", "time", "left"]
+    assert row == ["tiny", "2", "1", "1"]
 
 
 def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:
@@ -223,7 +226,7 @@ def test_a_plan_for_programs_has_seconds(onpro: Command) -> None:
     assert (record["method"], record["done"], record["seconds_left"]) == ("er", 3, 0)
     (record,) = json.loads(onpro(*asked, "--seeds", "4", "--format", "json").out)
     assert (record["missing"], record["left"], record["seconds_left"]) == (1, "unknown", None)
-    assert "unknown (--calibrate estimates it)" in onpro(*asked, "--seeds", "4").out
+    assert "time left: unknown (--calibrate estimates it)" in onpro(*asked, "--seeds", "4").out
 
 
 def test_what_does_not_exist_is_named_and_the_rest_is_run(
@@ -243,7 +246,11 @@ def test_a_whole_table_can_be_planned(onpro: Command) -> None:
     for name in ("table1", "tableA1", "tableA4"):
         answer = onpro("table", name, "--dry-run", "--device", "cpu")
         assert answer.status == 0
-        assert "er" in answer.out
+        data = {data for data, _ in paper_table(name).places}
+        lines = [line.split()[0] for line in answer.out.splitlines() if line]
+        assert all(lines.count(name) <= 1 for name in data), "a line for each data set"
+        assert lines.count("cifar10") == 1
+        assert len(lines) <= 4 + len(data)
         assert answer.err.count("Traceback") == 0
 
 
@@ -264,20 +271,27 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown table": (["table", "table9"], "no table 'table9'; did you mean"),
     "unknown method": ([*SMOKE, "--methods", "onproo"], "did you mean 'onpro'?"),
     "unknown data set": ([*SMOKE, "--data", "nowhere"], "nothing of table1 can be run: er, "),
-    "memory in words": ([*SMOKE, "--memory", "big"], "--memory takes whole numbers"),
+    "memory in words": (
+        [*SMOKE, "--memory", "big"],
+        "--memory takes comma-separated whole numbers",
+    ),
     "memory of no column": (["table", "1", "--memory", "7"], "no memory of 7 but 100, 200, 500"),
     "no seeds": ([*SMOKE, "--seeds", "0"], "seeds must be from 1 to 10000, not 0"),
     "negative seed": ([*SMOKE, "--seed", "-1"], "seed must be at least 0"),
     "workers in words": ([*SMOKE, "--workers", "many"], "--workers takes auto or a number"),
     "no workers": ([*SMOKE, "--workers", "0"], "--workers takes auto or a number"),
-    "too much of a GPU": ([*SMOKE, "--gpus-per-run", "2"], "at most 1 GPU, not 2"),
-    "no core": ([*SMOKE, "--cpus-per-run", "0"], "at least 1 core, not 0"),
+    "too many on a GPU": ([*SMOKE, "--at-once", "33"], "--at-once takes 1 to 32, not 33"),
+    "no thread": ([*SMOKE, "--threads", "0"], "at least 1 thread, not 0"),
+    "an engine of GPUs": ([*SMOKE, "--engine", "graph"], "--engine graph needs a GPU"),
     "calibration of a real run": ([*SMOKE, "--calibrate"], "--calibrate is for --dry-run"),
     "GPUs of Ray": ([*SMOKE, "--on", "ray", "--gpus", "1"], "--gpus is for --on local"),
     "GPUs of a CPU": ([*SMOKE, "--device", "cpu", "--gpus", "1"], "runs have no GPU here"),
     "cluster without Ray": ([*SMOKE, "--ray-address", "auto"], "--ray-address is for --on ray"),
     "a file for a folder": ([*SMOKE, "--out", "file"], "cannot write in file"),
-    "unknown format": ([*SMOKE, "--format", "word"], "Expected one of"),
+    "unknown format": (
+        [*SMOKE, "--format", "word"],
+        "--format takes text, markdown, latex, csv or json, not 'word'",
+    ),
     "no sweep": (["sweep"], "name a TOML file"),
     "missing sweep": (["sweep", "nothing.toml"], "there is no file nothing.toml"),
 }
@@ -333,18 +347,18 @@ def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
     class Terminated(Live):
         """Notices the beginning of a run just when the signal arrives."""
 
-        def show(self, event: Event) -> None:
+        def show(self, event: RunEvent) -> None:
             super().show(event)
             if any(tmp_path.glob("out/*/events.jsonl")):
                 signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr("onpro.cli.many.Live", Terminated)
+        patch.setattr("onpro.cli.training.Live", Terminated)
         patch.setitem(execute.__globals__, "LOOK_EVERY", 0.01)
         answer = onpro(*slow, "--workers", "2")
     assert answer.status == 128 + signal.SIGTERM
     assert not multiprocessing.active_children()
-    assert "what is done so far is kept, and the same command goes on from there." in answer.err
+    assert "what is done so far is kept, and the same command resumes it." in answer.err
     assert "Traceback" not in answer.err
     begun = {p.parent.name for p in tmp_path.glob("out/*/checkpoint")}
     assert begun

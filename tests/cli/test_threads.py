@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from onpro.experiments.executors import requests
 from onpro.experiments.executors.worker import work
 from onpro.runs import Interrupted, finished, run
 from onpro.runs.threads import cpu_threads, threads_of
@@ -58,7 +59,7 @@ def test_a_run_and_a_worker_of_a_sweep_compute_the_same(onpro: Command, tmp_path
 
 
 @pytest.mark.parametrize(
-    "command", [[*RUN, "--threads", "2"], ["sweep", "sweep.toml", "--cpus-per-run", "2"]]
+    "command", [[*RUN, "--threads", "2"], ["sweep", "sweep.toml", "--threads", "2"]]
 )
 def test_more_threads_can_be_asked_for(onpro: Command, tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "sweep.toml").write_text(SWEEP)
@@ -74,7 +75,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(
     folder = tmp_path / "runs" / CONFIG.folder
     assert threads_of(folder) == 2
     assert onpro("resume", str(folder)).status == 0
-    assert work(CONFIG, tmp_path / "swept").kind == "finished"
+    assert work(*requests([CONFIG], tmp_path / "swept")).kind == "finished"
     assert "changed since the run began" not in caplog.text
     straight = lasting(run(CONFIG, tmp_path / "straight").result)
     for out in ("runs", "swept"):

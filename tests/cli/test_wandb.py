@@ -3,15 +3,19 @@
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from onpro.cli.progress import Follower
+from onpro.cli.live import Bar
+from onpro.experiments.executors import requests
+from onpro.experiments.executors.worker import work
 from onpro.training import StepEvent
 from tests.cli.conftest import Command
+from tests.tiny_runs import ER as CONFIG
 
 ER = ["run", "er", "--data", "tiny", "--limit-per-class", "8", "--device", "cpu"]
 
@@ -100,7 +104,7 @@ def events(folder: Path) -> list[tuple[int, dict[str, float]]]:
     return heard
 
 
-def interrupt_at_step_4(self: Follower, step: StepEvent) -> None:
+def interrupt_at_step_4(self: Bar, step: StepEvent) -> None:
     if step.step == 4:
         signal.raise_signal(signal.SIGTERM)
 
@@ -113,9 +117,8 @@ def test_it_hears_what_the_runs_log_holds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    answer = onpro(*ER, "--seeds", "2", "--wandb", "--json")
-    assert answer.status == 0, answer.err
-    results = json.loads(answer.out.splitlines()[-1])
+    answers = [onpro(*ER, "--seed", seed, "--wandb", "--json") for seed in "01"]
+    results = [json.loads(answer.out.splitlines()[-1]) for answer in answers]
     assert len(wandb.runs) == 2
     for run, result in zip(wandb.runs, results, strict=True):
         folder = tmp_path / result["run"]
@@ -126,6 +129,13 @@ def test_it_hears_what_the_runs_log_holds(
         assert run.options["config"] == json.loads((folder / "config.json").read_text())
     assert wandb.runs[0].options["id"] != wandb.runs[1].options["id"]
     assert caplog.text.count(FakeRun.url) == 2
+
+
+def test_it_hears_of_a_run_in_a_worker(wandb: FakeWandb, tmp_path: Path) -> None:
+    (request,) = requests([CONFIG], tmp_path)
+    assert work(replace(request, wandb=True)).kind == "finished"
+    (run,) = wandb.runs
+    assert (run.logged, run.exit_code) == (events(request.folder), 0)
 
 
 def test_without_the_option_it_hears_nothing(onpro: Command, wandb: FakeWandb) -> None:
@@ -139,7 +149,7 @@ def test_a_run_that_goes_on_goes_on_there_too(
 ) -> None:
     wandb.logged_in = online
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Follower, "on_step", interrupt_at_step_4)
+        patch.setattr(Bar, "on_step", interrupt_at_step_4)
         assert onpro(*ER, "--wandb").status == 143
     (folder,) = (tmp_path / "runs").iterdir()
     assert onpro("resume", str(folder)).status == 0
@@ -211,7 +221,7 @@ def test_where_it_is_missing_a_run_goes_on_without_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Follower, "on_step", interrupt_at_step_4)
+        patch.setattr(Bar, "on_step", interrupt_at_step_4)
         assert onpro(*ER, "--wandb").status == 143
     monkeypatch.setitem(sys.modules, "wandb", None)
     assert onpro(*ER).status == 0

@@ -2,9 +2,9 @@
 
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,8 +19,17 @@ import pytest
 import torch
 from filelock import lock_descriptor, unlock_descriptor
 
-from onpro.experiments.executors import Crews, Event, Executor, Job, Local, Outcome, crews, execute
-from onpro.experiments.executors.local import LocalJob
+from onpro.experiments.executors import (
+    Executor,
+    Job,
+    JobResult,
+    Local,
+    RunEvent,
+    RunRequest,
+    execute,
+    local,
+    requests,
+)
 from onpro.experiments.executors.worker import attempt
 from onpro.methods import settings_for
 from onpro.runs import Interrupted, RunConfig, finished, run
@@ -32,14 +41,14 @@ from tests.tiny_runs import lasting, sealed
 
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
 """Some seconds long, so that it can be disturbed."""
-FINISHED = Outcome("finished")
-DIED = Outcome("died", "its process was killed by SIGKILL.")
+FINISHED = JobResult("finished")
+DIED = JobResult("died", "its process was killed by SIGKILL.")
 
 
 class Scripted:
     """An executor whose attempts end as a script says; a finished one leaves a real result."""
 
-    def __init__(self, results: Path, script: dict[int, list[Outcome]], slots: int = 2) -> None:
+    def __init__(self, results: Path, script: dict[int, list[JobResult]], slots: int = 2) -> None:
         self.results = results
         self.script = script
         self.room = slots
@@ -54,11 +63,12 @@ class Scripted:
     def slots(self) -> int:
         return self.room
 
-    def start(self, config: RunConfig, out: Path, *, alone: bool) -> Job:
+    def start(self, request: RunRequest, *, alone: bool) -> Job:
+        config = request.config
         self.started.append(config.seed)
         self.alone.append(alone)
         outcomes = self.script.get(config.seed)
-        job = ScriptedJob(self, config, out, outcomes.pop(0) if outcomes else FINISHED)
+        job = ScriptedJob(self, request, outcomes.pop(0) if outcomes else FINISHED)
         self.under_way.append(job)
         self.most = max(self.most, len(self.under_way))
         return job
@@ -70,22 +80,22 @@ class Scripted:
 class ScriptedJob:
     """Ends at the second look, or when it is told to."""
 
-    def __init__(self, owner: Scripted, config: RunConfig, out: Path, end: Outcome) -> None:
-        self.owner, self.config, self.out, self.end = owner, config, out, end
+    def __init__(self, owner: Scripted, request: RunRequest, end: JobResult) -> None:
+        self.owner, self.request, self.end = owner, request, end
         self.looks = 0
         self.told: list[str] = []
 
-    def outcome(self) -> Outcome | None:
+    def result(self) -> JobResult | None:
         self.looks += 1
         if self.looks < 2:
             return None
         if self in self.owner.under_way:
             self.owner.under_way.remove(self)
             if self.end == FINISHED:
-                folder = self.out / self.config.folder
+                folder = self.request.folder
                 folder.mkdir(parents=True, exist_ok=True)
                 result = json.loads(self.owner.results.read_text())
-                text = sealed(result, identity=self.config.identity)
+                text = sealed(result, identity=self.request.config.identity)
                 (folder / "result.json").write_text(text)
         return self.end
 
@@ -120,15 +130,15 @@ def seeds(number: int) -> list[RunConfig]:
     return [replace(CONFIG, seed=seed) for seed in range(number)]
 
 
-def told(events: list[Event]) -> list[tuple[str, int]]:
-    return [(e.kind, e.config.seed) for e in events if e.config]
+def told(events: list[RunEvent]) -> list[tuple[str, int]]:
+    return [(e.kind, e.request.config.seed) for e in events if e.request]
 
 
 def test_every_run_is_started_once_and_not_more_at_once_than_fit(
     tmp_path: Path, result: Path
 ) -> None:
     executor = Scripted(result, {}, slots=3)
-    events = list(execute(seeds(8), tmp_path, executor))
+    events = list(execute(requests(seeds(8), tmp_path), executor))
     assert executor.started == list(range(8))
     assert executor.most == 3
     assert sorted(told(events)) == sorted(
@@ -138,26 +148,26 @@ def test_every_run_is_started_once_and_not_more_at_once_than_fit(
 
 
 def test_what_is_finished_is_not_started(tmp_path: Path, result: Path) -> None:
-    list(execute(seeds(2), tmp_path, Scripted(result, {})))
+    list(execute(requests(seeds(2), tmp_path), Scripted(result, {})))
     executor = Scripted(result, {})
-    events = list(execute(seeds(4), tmp_path, executor))
+    events = list(execute(requests(seeds(4), tmp_path), executor))
     assert executor.started == [2, 3]
     assert told(events).count(("finished", 0)) == 1
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, result: Path) -> None:
-    executor = Scripted(result, {1: [Outcome("failed", "it diverged.")]})
-    events = list(execute(seeds(4), tmp_path, executor))
+    executor = Scripted(result, {1: [JobResult("failed", "it diverged.")]})
+    events = list(execute(requests(seeds(4), tmp_path), executor))
     assert executor.started == [0, 1, 2, 3], "a sentence is not tried again"
     (failed,) = [event for event in events if event.kind == "failed"]
-    assert failed.config is not None
-    assert (failed.config.seed, failed.reason) == (1, "it diverged.")
+    assert failed.request is not None
+    assert (failed.request.config.seed, failed.reason) == (1, "it diverged.")
     assert [kind for kind, _ in told(events)].count("finished") == 3
 
 
 def test_a_run_whose_worker_dies_is_started_again(tmp_path: Path, result: Path) -> None:
     executor = Scripted(result, {1: [DIED, DIED]})
-    events = list(execute(seeds(3), tmp_path, executor))
+    events = list(execute(requests(seeds(3), tmp_path), executor))
     assert executor.started.count(1) == 3
     assert told(events).count(("again", 1)) == 2
     assert ("finished", 1) in told(events)
@@ -167,7 +177,7 @@ def test_a_run_whose_worker_dies_is_started_again(tmp_path: Path, result: Path) 
 
 def test_it_is_not_started_again_for_ever(tmp_path: Path, result: Path) -> None:
     executor = Scripted(result, {1: [DIED] * 9})
-    events = list(execute(seeds(3), tmp_path, executor))
+    events = list(execute(requests(seeds(3), tmp_path), executor))
     assert executor.started.count(1) == 3
     (failed,) = [event for event in events if event.kind == "failed"]
     assert failed.reason == "its process was killed by SIGKILL. (3 attempts)"
@@ -179,7 +189,7 @@ def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, result: Path) -> Non
     executor = Scripted(result, {})
     looks = 0
     with locked(first):
-        for event in (events := execute(seeds(2), tmp_path, executor)):
+        for event in (events := execute(requests(seeds(2), tmp_path), executor)):
             looks += event.kind == "waiting"
             if looks == 20:
                 break
@@ -190,8 +200,8 @@ def test_a_run_in_other_hands_is_waited_for(tmp_path: Path, result: Path) -> Non
 
 
 def test_a_run_that_others_took_first_is_tried_later(tmp_path: Path, result: Path) -> None:
-    executor = Scripted(result, {0: [Outcome("busy", "another process is working on it.")]})
-    events = list(execute(seeds(1), tmp_path, executor))
+    executor = Scripted(result, {0: [JobResult("busy", "another process is working on it.")]})
+    events = list(execute(requests(seeds(1), tmp_path), executor))
     assert executor.started == [0, 0]
     assert told(events) == [("started", 0), ("started", 0), ("finished", 0)]
 
@@ -208,21 +218,21 @@ def test_who_only_looks_whether_a_run_is_held_makes_no_attempt_fail(
             waited.append(seconds)
 
         monkeypatch.setattr(time, "sleep", looked_enough)
-        assert last(attempt(CONFIG, tmp_path, stop=lambda: None)).kind == "finished"
+        assert last(attempt(*requests([CONFIG], tmp_path), stop=lambda: None)).kind == "finished"
         assert waited
 
 
 def test_a_result_that_cannot_be_seen_here_is_a_failure(tmp_path: Path, result: Path) -> None:
-    executor = Scripted(result, {0: [Outcome("finished", said="hello")]})
-    (failed,) = [e for e in execute(seeds(1), tmp_path, executor) if e.kind == "failed"]
-    assert "must lie on a file system that all machines share" in failed.reason
+    executor = Scripted(result, {0: [JobResult("finished", output="hello")]})
+    (failed,) = [e for e in execute(requests(seeds(1), tmp_path), executor) if e.kind == "failed"]
+    assert "must be on a file system that all machines share" in failed.reason
 
 
 def test_a_damaged_result_is_a_failure(tmp_path: Path, result: Path) -> None:
     (tmp_path / CONFIG.folder).mkdir()
     (tmp_path / CONFIG.folder / "result.json").write_text("{}")
     executor = Scripted(result, {})
-    events = [event for event in execute(seeds(2), tmp_path, executor) if event.config]
+    events = [event for event in execute(requests(seeds(2), tmp_path), executor) if event.request]
     assert executor.started == [1]
     assert told(events)[0] == ("failed", 0)
     assert "lacks" in events[0].reason
@@ -230,7 +240,7 @@ def test_a_damaged_result_is_a_failure(tmp_path: Path, result: Path) -> None:
 
 def test_closing_stops_what_is_under_way(tmp_path: Path, result: Path) -> None:
     executor = Scripted(result, {seed: [DIED] for seed in range(4)})
-    with closing(execute(seeds(4), tmp_path, executor)) as events:
+    with closing(execute(requests(seeds(4), tmp_path), executor)) as events:
         while next(events).kind != "started":
             pass
         jobs = list(executor.under_way)
@@ -241,11 +251,36 @@ def test_who_does_not_stop_is_killed(
     tmp_path: Path, result: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(execute.__globals__, "PATIENCE", 0.05)
-    monkeypatch.setattr(ScriptedJob, "outcome", lambda self: None)
+    monkeypatch.setattr(ScriptedJob, "result", lambda self: None)
     executor = Scripted(result, {})
-    with closing(execute(seeds(1), tmp_path, executor)) as events:
+    with closing(execute(requests(seeds(1), tmp_path), executor)) as events:
         next(events)
     assert [job.told for job in executor.under_way] == [["stop", "kill"]]
+
+
+def test_a_repetition_whose_worker_dies_is_resumed_and_not_begun_again(
+    tmp_path: Path, result: Path
+) -> None:
+    finished_run = run(CONFIG, tmp_path).folder
+    repetition = finished_run.with_name(finished_run.name + ".new")
+    asked: list[RunRequest] = []
+
+    class Repeating(Scripted):
+        def start(self, request: RunRequest, *, alone: bool) -> Job:
+            asked.append(request)
+            if len(asked) == 2:
+                repetition.mkdir()
+            return super().start(request, alone=alone)
+
+    events = execute(
+        [RunRequest(finished_run, CONFIG, fresh=True)], Repeating(result, {0: [DIED] * 3})
+    )
+    assert [kind for kind, _ in told(list(events))].count("again") == 2
+    assert [(r.folder, r.fresh) for r in asked] == [
+        (finished_run, True),
+        (finished_run, True),
+        (repetition, False),
+    ]
 
 
 def workers() -> list[int]:
@@ -263,7 +298,7 @@ Make = Callable[[int], Executor]
 
 def crew(workers: int) -> Executor:
     """Runs that take turns in one process, as they do on a GPU."""
-    return Crews([None], workers)
+    return Local(workers, side_by_side=True)
 
 
 def steps(config: RunConfig, out: Path) -> list[int]:
@@ -296,7 +331,7 @@ def once(act: Callable[[], None], when: Callable[[], bool]) -> Callable[[], None
 @pytest.mark.parametrize("make", [Local, crew])
 def test_runs_in_processes_equal_runs_in_this_one(tmp_path: Path, make: Make) -> None:
     with closing(make(2)) as executor:
-        events = list(execute(seeds(3), tmp_path / "a", executor))
+        events = list(execute(requests(seeds(3), tmp_path / "a"), executor))
     until_nobody_works()
     assert [kind for kind, _ in told(events)].count("finished") == 3
     for config in seeds(3):
@@ -317,12 +352,12 @@ def test_what_a_run_says_is_told_as_its_own(tmp_path: Path) -> None:
                 config, tmp_path, stop=partial(lambda s: signal.SIGTERM if next(s) else None, steps)
             )
     with closing(crew(2)) as executor:
-        events = [e for e in execute(runs, tmp_path, executor) if e.kind == "finished"]
-    assert [event.config for event in events] == [CONFIG, SLOW]
+        events = [e for e in execute(requests(runs, tmp_path), executor) if e.kind == "finished"]
+    assert [event.request and event.request.config for event in events] == [CONFIG, SLOW]
     for event in events:
-        assert event.config is not None
-        (line,) = event.said.splitlines()
-        assert line.startswith(f"{tmp_path / event.config.folder} goes on from step 2 of ")
+        assert event.request is not None
+        (line,) = event.result.output.splitlines()
+        assert line.startswith(f"{tmp_path / event.request.config.folder} goes on from step 2 of ")
 
 
 def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
@@ -336,12 +371,12 @@ def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     look = once(kill, lambda: all(has_checkpoint(config, tmp_path / "a") for config in runs))
     events, most = [], 0
     with closing(crew(2)) as executor:
-        for event in execute(runs, tmp_path / "a", executor):
+        for event in execute(requests(runs, tmp_path / "a"), executor):
             look()
             most = max(most, len(workers()))
             events.append(event)
     until_nobody_works()
-    kinds = [event.kind for event in events if event.config]
+    kinds = [event.kind for event in events if event.request]
     assert sorted(kinds) == ["again"] * 2 + ["finished"] * 2 + ["started"] * 4
     assert {e.reason for e in events if e.kind == "again"} == {"its process was killed by SIGKILL."}
     assert most == 2
@@ -357,14 +392,14 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
     look = once(kill, lambda: has_checkpoint(SLOW, tmp_path / "a"))
     events = []
-    for event in execute([SLOW], tmp_path / "a", Local(1)):
+    for event in execute(requests([SLOW], tmp_path / "a"), Local(1)):
         look()
         events.append(event)
-    kinds = [event.kind for event in events if event.config]
+    kinds = [event.kind for event in events if event.request]
     assert kinds == ["started", "again", "started", "finished"]
     assert [e.reason for e in events if e.kind == "again"] == ["its process was killed by SIGKILL."]
-    assert "goes on from step" in next(e.said for e in events if e.kind == "finished")
-    list(execute([SLOW], tmp_path / "b", Local(1)))
+    assert "goes on from step" in next(e.result.output for e in events if e.kind == "finished")
+    list(execute(requests([SLOW], tmp_path / "b"), Local(1)))
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
     assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"
 
@@ -385,14 +420,14 @@ def test_a_fork_server_killed_while_a_worker_starts_is_replaced(
             os.kill(server, signal.SIGKILL)
 
     monkeypatch.setattr(forkserver, "connect_to_new_process", kill_meanwhile)
-    events = [event for event in execute([CONFIG], tmp_path, Local(1)) if event.config]
+    events = [event for event in execute(requests([CONFIG], tmp_path), Local(1)) if event.request]
     assert [event.kind for event in events] == ["started", "again", "started", "finished"]
     assert events[1].reason == "its process could not be started (unexpected EOF)."
 
 
 def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:
-    commands = [execute(seeds(4), tmp_path, Local(1)) for _ in range(2)]
-    events: list[list[Event]] = [[], []]
+    commands = [execute(requests(seeds(4), tmp_path), Local(1)) for _ in range(2)]
+    events: list[list[RunEvent]] = [[], []]
     for pair in zip_longest(*commands):
         for seen, event in zip(events, pair, strict=True):
             seen += [event] if event else []
@@ -407,62 +442,57 @@ def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:
 def test_a_run_that_another_process_finished_meanwhile_is_not_repeated(tmp_path: Path) -> None:
     done = run(CONFIG, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in done.folder.iterdir()}
-    job = Local(1).start(CONFIG, tmp_path)
-    while (outcome := job.outcome()) is None:
+    job = Local(1).start(*requests([CONFIG], tmp_path))
+    while (outcome := job.result()) is None:
         time.sleep(0.01)
     assert outcome.kind == "finished"
     assert {path: path.stat().st_mtime_ns for path in done.folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("make", [Local, crew])
 def test_a_worker_whose_command_is_gone_ends_in_silence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], make: Make
 ) -> None:
-    job = Local(1).start(CONFIG, tmp_path)
-    assert isinstance(job, LocalJob)
-    job._receiver.close()
-    job._process.join()
-    assert job._process.exitcode == 0
-    assert "Traceback" not in capfd.readouterr().err
-    assert finished(CONFIG, tmp_path) is not None
-
-
-class Sender(threading.Thread):
-    """Ends, as a process would, once all it has to send is read."""
-
-    @property
-    def exitcode(self) -> int | None:
-        return None if self.is_alive() else 0
-
-
-def test_a_worker_that_has_much_to_say_ends() -> None:
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    said = Outcome("finished", said="line\n" * 2**20)
-    process = Sender(target=sender.send, args=(said,), daemon=True)
-    process.start()
-    job = LocalJob(process, receiver)  # type: ignore[arg-type] # all it needs of a process
-    while job.outcome() is None:
-        time.sleep(0.01)
-    assert job.outcome() == said
-    assert receiver.closed
-
-
-def test_a_crew_whose_command_is_gone_ends_in_silence(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    job = Crews([None], 1).start(SLOW, tmp_path)
+    job = make(1).start(*requests([SLOW], tmp_path), alone=False)
+    assert isinstance(job, local.LocalJob)
     while not (tmp_path / SLOW.folder / "events.jsonl").exists():
         time.sleep(0.01)
-    job.crew._pipe.close()
-    job.crew._process.join()
-    assert job.crew._process.exitcode == 0
+    job.process._pipe.close()
+    job.process._process.join()
+    assert job.process._process.exitcode == 0
     assert "Traceback" not in capfd.readouterr().err
     assert finished(SLOW, tmp_path) is not None
+
+
+def much_to_say(
+    gpu: str | None, deterministic: bool, threads: int, pipe: multiprocessing.connection.Connection
+) -> None:
+    """A worker process that prints more than a pipe holds."""
+    number, _ = pipe.recv()
+    pipe.send((number, JobResult("finished", output="line\n" * 2**20)))
+
+
+def test_a_worker_that_has_much_to_say_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = multiprocessing.get_context("fork")
+    monkeypatch.setattr(local, "fork_server", lambda: fork)
+    monkeypatch.setattr(local, "_serve", much_to_say)
+    job = Local(1).start(*requests([CONFIG], tmp_path))
+    while (result := job.result()) is None:
+        time.sleep(0.01)
+    assert result.output == "line\n" * 2**20
+    until_nobody_works()
+    assert job.result() == result
 
 
 @pytest.mark.parametrize("make", [Local, crew])
 def test_stopping_saves_what_was_trained(tmp_path: Path, make: Make) -> None:
     log = tmp_path / SLOW.folder / "events.jsonl"
-    with closing(make(1)) as executor, closing(execute([SLOW], tmp_path, executor)) as events:
+    with (
+        closing(make(1)) as executor,
+        closing(execute(requests([SLOW], tmp_path), executor)) as events,
+    ):
         for _ in events:
             if log.exists():
                 break
@@ -476,8 +506,8 @@ def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Mak
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
     defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
     with closing(make(3)) as executor:
-        events = list(execute([broken, defect, CONFIG], tmp_path, executor))
-    reasons = {e.config.hash: e.reason for e in events if e.kind == "failed" and e.config}
+        events = list(execute(requests([broken, defect, CONFIG], tmp_path), executor))
+    reasons = {e.request.config.hash: e.reason for e in events if e.kind == "failed" and e.request}
     assert "are too small for the encoder" in reasons[broken.hash]
     log = tmp_path / f"{defect.folder}.log"
     assert "TypeError: " in reasons[defect.hash]
@@ -496,36 +526,40 @@ def test_there_are_as_many_workers_as_cores_for_them(
 
 
 def test_gpus_are_shared_evenly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Named(crews.Crew):
+    class Named(local.WorkerProcess):
         """Does nothing, for ever."""
 
-        def __init__(self, gpu: str | None, *, threads: int) -> None:
-            self.gpu, self.closed, self.runs = gpu, False, 0
+        def __init__(self, gpu: str | None, deterministic: bool, *, threads: int) -> None:
+            self.gpu, self.deterministic, self.closed, self.runs = gpu, deterministic, False, 0
 
-        def take(self, config: RunConfig, out: Path) -> crews.CrewJob:
+        def take(self, request: RunRequest) -> local.LocalJob:
             self.runs += 1
-            return crews.CrewJob(self, self.runs)
+            return local.LocalJob(self, self.runs)
 
-        def members(self) -> list[int]:
+        def unfinished(self) -> list[int]:
             return list(range(self.runs))
 
-        def alive(self) -> bool:
-            return True
+        def ending(self) -> str:
+            return ""
 
         def close(self) -> None:
             self.closed = True
 
-    monkeypatch.setattr(crews, "Crew", Named)
-    executor = Crews(["0", "GPU-7", "2"], workers=6)
+    monkeypatch.setattr(local, "WorkerProcess", Named)
+    executor = Local(9, gpus=["0", "GPU-7", "2"])
     assert executor.device() == "cuda"
-    assert executor.slots() == 6
-    jobs = [executor.start(config, tmp_path) for config in seeds(5)]
-    assert [job.crew.gpu for job in jobs] == ["0", "GPU-7", "2", "0", "GPU-7"]
-    assert jobs[0].crew is jobs[3].crew
-    alone = executor.start(CONFIG, tmp_path, alone=True)
-    assert alone.crew.gpu == "2"
-    assert alone.crew is not jobs[2].crew
-    assert executor.start(CONFIG, tmp_path).crew is jobs[0].crew
+    assert executor.slots() == 9
+    jobs = [executor.start(request) for request in requests(seeds(5), tmp_path)]
+    assert [job.process.gpu for job in jobs] == ["0", "GPU-7", "2", "0", "GPU-7"]
+    assert jobs[0].process is jobs[3].process
+    (request,) = requests([CONFIG], tmp_path)
+    alone = executor.start(request, alone=True)
+    assert alone.process.gpu == "2"
+    assert alone.process is not jobs[2].process
+    assert executor.start(request).process is jobs[0].process
+    bitwise = executor.start(*requests([replace(CONFIG, deterministic=True)], tmp_path))
+    assert bitwise.process.deterministic, "the whole process is"
+    assert bitwise.process not in [job.process for job in jobs]
 
 
 @pytest.mark.gpu
@@ -535,6 +569,6 @@ def test_a_crew_trains_on_a_gpu(tmp_path: Path) -> None:
         replace(CONFIG, method=name, settings=settings_for(name, "tiny"), device="cuda")
         for name in ("er", "onpro", "gdumb", "gss")
     ]
-    with closing(Crews(["0"], workers=3)) as executor:
-        events = list(execute(configs, tmp_path, executor))
-    assert [e.kind for e in events if e.config].count("finished") == len(configs)
+    with closing(Local(3, gpus=["0"])) as executor:
+        events = list(execute(requests(configs, tmp_path), executor))
+    assert [e.kind for e in events if e.request].count("finished") == len(configs)

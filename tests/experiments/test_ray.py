@@ -11,7 +11,7 @@ import pytest
 
 from onpro.cli import main
 from onpro.errors import UserError
-from onpro.experiments.executors import Event, execute
+from onpro.experiments.executors import RunEvent, execute, requests
 from onpro.experiments.executors.ray import QUIET, Ray
 from onpro.runs import RunConfig, finished, run
 from onpro.training.checkpoint import Checkpoints
@@ -59,24 +59,24 @@ def test_a_machine_that_goes_away_loses_no_run(cluster: Any, tmp_path: Path) -> 
     node = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     configs = seeds(SLOW, 4)
-    events: list[Event] = []
+    events: list[RunEvent] = []
     with closing(Ray(cluster.address)) as executor:
         assert executor.slots() == 2
         assert executor.device() == "cpu"
-        for event in execute(configs, tmp_path / "a", executor):
+        for event in execute(requests(configs, tmp_path / "a"), executor):
             events.append(event)
             saved = [config for config in configs if has_checkpoint(config, tmp_path / "a")]
             if node and len(saved) == 2:  # one of them is on that machine
                 cluster.remove_node(node, allow_graceful=False)
                 node = None
     assert node is None
-    kinds = [event.kind for event in events if event.config]
+    kinds = [event.kind for event in events if event.request]
     assert kinds.count("finished") == 4
     assert kinds.count("again") == 1
     assert "failed" not in kinds
     (again,) = [event for event in events if event.kind == "again"]
     assert "its worker was lost" in again.reason
-    said = [event.said for event in events if event.config == again.config]
+    said = [event.result.output for event in events if event.request == again.request]
     assert any("goes on from step" in line for line in said)
     for config in configs:
         run(config, tmp_path / "b")
@@ -88,13 +88,13 @@ def test_a_machine_that_goes_away_loses_no_run(cluster: Any, tmp_path: Path) -> 
 def test_stopping_saves_what_was_trained(cluster: Any, tmp_path: Path) -> None:
     log = tmp_path / SLOW.folder / "events.jsonl"
     with closing(Ray(cluster.address)) as executor:
-        with closing(execute([SLOW], tmp_path, executor)) as events:
+        with closing(execute(requests([SLOW], tmp_path), executor)) as events:
             for _ in events:
                 if log.exists():
                     break
         assert finished(SLOW, tmp_path) is None
         assert has_checkpoint(SLOW, tmp_path)
-        assert [e.kind for e in execute([SLOW], tmp_path, executor) if e.config] == [
+        assert [e.kind for e in execute(requests([SLOW], tmp_path), executor) if e.request] == [
             "started",
             "finished",
         ]
@@ -104,7 +104,7 @@ def test_a_mistake_is_told_and_does_not_stop_the_others(cluster: Any, tmp_path: 
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
     with closing(Ray(cluster.address, workers=1)) as executor:
         assert executor.slots() == 1
-        events = list(execute([broken, CONFIG], tmp_path, executor))
+        events = list(execute(requests([broken, CONFIG], tmp_path), executor))
     (failed,) = [event for event in events if event.kind == "failed"]
     assert "are too small for the encoder" in failed.reason
     assert finished(CONFIG, tmp_path) is not None
@@ -131,7 +131,7 @@ def test_what_the_cluster_does_not_have_is_told(cluster: Any) -> None:
     with pytest.raises(UserError, match="no machine of the Ray cluster has"):
         Ray(cluster.address, cpus=64)
     with pytest.raises(UserError, match=r"0\.5 GPUs, which no machine"):
-        Ray(cluster.address, gpus=0.5, device="cuda")
+        Ray(cluster.address, at_once=2, device="cuda")
 
 
 def test_a_run_is_not_spread_over_two_machines(cluster: Any) -> None:
@@ -161,6 +161,6 @@ def test_a_cluster_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatc
 def test_without_an_address_a_cluster_is_started_and_stopped(tmp_path: Path) -> None:
     with closing(Ray()) as executor:
         assert executor.slots() >= 1
-        events = list(execute([CONFIG], tmp_path, executor))
-    assert [event.kind for event in events if event.config] == ["started", "finished"]
+        events = list(execute(requests([CONFIG], tmp_path), executor))
+    assert [event.kind for event in events if event.request] == ["started", "finished"]
     assert not ray.is_initialized()

@@ -40,8 +40,9 @@ commands:
 {chr(10).join(f"  {name:<10} {about}" for name, about in COMMANDS.items())}
 
 options:
-  -h, --help   show this text; after a command, show the command's options
-  --version    show the version
+  -h, --help            show this text; after a command, its options
+  --version             show the version
+  --completion SHELL    print a script for completion in bash, zsh or fish
 
 examples:
   onpro run                              OnPro on handwritten digits
@@ -109,6 +110,13 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if name == "--version":
         print(f"onpro {__version__}")
+        return 0
+    if name in ("--completion", "--complete"):
+        from onpro.cli.completion import candidates, script
+
+        shell = arguments[1] if len(arguments) > 1 else ""
+        asked = name == "--complete"
+        print("\n".join(candidates(arguments[1:], COMMANDS)) if asked else script(shell))
         return 0
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)

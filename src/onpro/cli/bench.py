@@ -13,7 +13,7 @@ from onpro.errors import UserError
 
 
 @dataclass(frozen=True)
-class BenchOptions:
+class Command:
     """What to measure."""
 
     methods: tyro.conf.Positional[tuple[str, ...]] = ()
@@ -74,20 +74,13 @@ class BenchOptions:
     """Measure nothing: print such files as tables in Markdown."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A measurement."""
-
-    options: BenchOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for, or show what was measured."""
     about = (
         "Measure how long a training step takes, and where its time goes.\n\n"
         "In the first, second and last task, with a full memory, on random images."
     )
-    options = parse(Command, arguments, command="onpro bench", about=about).options
+    options = parse(Command, arguments, command="onpro bench", about=about)
     if "--show" in arguments and not options.show:
         raise UserError("name at least one file that onpro bench --save has written: --show FILE.")
     with importing():

@@ -1,20 +1,24 @@
-"""How many runs go, while they run: one table on a terminal, plain lines elsewhere."""
+"""The progress of runs: a bar or a table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from onpro.experiments.executors import Event
+from onpro.errors import counted
+from onpro.experiments.executors import RunEvent, RunRequest
 from onpro.reports.plans import duration
-from onpro.runs import RunConfig
-from onpro.runs.status import Progress, progress
+from onpro.reports.tables import MOST_TASKS
+from onpro.runs.status import Progress, progress_in
 from onpro.text import visible, written
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 if TYPE_CHECKING:
     from rich.live import Live as RichLive
+    from rich.progress import Progress as RichProgress
     from rich.table import Table
 
 ORDER = ("running", "failed", "again", "waiting", "done")
@@ -22,25 +26,20 @@ ORDER = ("running", "failed", "again", "waiting", "done")
 
 REFRESH_EVERY = 0.5
 REPORT_EVERY = 60.0
-"""Seconds between two lines that say how all is going, where there is no terminal."""
+"""Seconds between two lines with the number of finished runs, where there is no terminal."""
 
 
-class Live:
-    """Shows state, task, accuracy so far and time left of runs, from what they log."""
+class _Shown:
+    """Something on the screen while it is used as a context, if there is a terminal."""
 
-    def __init__(self, configs: Sequence[RunConfig], out: Path) -> None:
-        self._out = out
-        self._configs = {config.folder: config for config in configs}
-        self._states = dict.fromkeys(self._configs, "waiting")
-        self._screen: RichLive | None = None
-        self._began = self._refreshed = time.monotonic()
+    _screen: "RichLive | RichProgress | None" = None
 
-    def __enter__(self) -> "Live":
+    def _drawn(self) -> "RichLive | RichProgress":
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live as RichLive
-
-            self._screen = RichLive(self._table(), console=Console(stderr=True), auto_refresh=False)
+            self._screen = self._drawn()
             self._screen.start()
         return self
 
@@ -51,39 +50,144 @@ class Live:
         trace: TracebackType | None,
     ) -> None:
         if self._screen:
-            self._screen.update(self._table(), refresh=True)
             self._screen.stop()
 
-    def show(self, event: Event) -> None:
-        """Take note of what has happened to a run."""
-        if event.config:
-            self._note(event.kind, event.config, event.reason)
-            if event.said:
-                self._say(event.said)
-        every = REFRESH_EVERY if self._screen else REPORT_EVERY
-        if time.monotonic() - self._refreshed >= every:
-            self._refreshed = time.monotonic()
-            if self._screen:
-                self._screen.update(self._table(), refresh=True)
-            else:
-                self._say(self._summary())
-
-    def _note(self, kind: str, config: RunConfig, reason: str) -> None:
-        states = {"started": "running", "finished": "done"}
-        self._states[config.folder] = states.get(kind, kind)
-        if kind == "finished":
-            now = progress(config, self._out)
-            accuracy = "" if now is None else _percent(now.accuracy)
-            known = f", accuracy {accuracy}" if accuracy else ""
-            self._say(f"finished: {config.folder}{known}, {self._summary()}")
-        elif kind in ("failed", "again") or not self._screen:
-            self._say(f"{kind}: {config.folder}{f': {visible(reason)}' if reason else ''}")
-
     def _say(self, line: str) -> None:
+        """Print a line, above what is on the screen."""
         if self._screen:
             self._screen.console.print(line, highlight=False, markup=False)
         else:
             print(line, file=sys.stderr, flush=True)
+
+
+class Bar(_Shown):
+    """Shows task, step, loss terms, images per second and time left of a run in this process.
+
+    Args:
+        name: Name of the run.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._figures = ""
+
+    def _drawn(self) -> "RichProgress":
+        self._bar = _rich_bar()
+        return self._bar
+
+    def follow(self, trainer: Trainer) -> "Bar":
+        """Follow a run; return the bar as the listener of the run."""
+        self._stream = trainer.stream
+        self._say(f"{self._name}: {counted(len(self._stream), 'step')}")
+        if self._screen:
+            self._task = self._bar.add_task("", total=len(self._stream), status="", run=trainer)
+        return self
+
+    def on_step(self, step: StepEvent) -> None:
+        """Show the step beside the bar."""
+        loss = " ".join(f"{name} {value:.2f}" for name, value in step.terms.items())
+        speed = step.images_seen / step.elapsed_seconds if step.elapsed_seconds else 0.0
+        self._figures = f"{speed:,.0f} images/s  {loss}"
+        self._tell(step.task)
+
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
+        """Print the mean accuracy, and the accuracy on each task where there are few."""
+        tasks = self._stream.num_tasks
+        each = " ".join(written(value, ".1f") for value in evaluated.accuracy)
+        each = f" ({each})" if tasks <= MOST_TASKS else ""
+        self._say(
+            f"task {evaluated.task + 1}/{tasks}, step {evaluated.step}/{len(self._stream)}: "
+            f"accuracy {written(fmean(evaluated.accuracy), '.1f')} %{each}, "
+            f"{evaluated.train_seconds:.1f} s"
+        )
+        self._tell(min(evaluated.task + 1, tasks - 1))
+
+    def _tell(self, task: int) -> None:
+        if self._screen:
+            status = f"task {task + 1}/{self._stream.num_tasks}  {self._figures}"
+            self._bar.update(self._task, status=status)
+
+
+def _rich_bar() -> "RichProgress":
+    from rich.console import Console, RenderableType
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+    from rich.table import Column
+
+    class AlongStream(RichProgress):
+        """Reads the position of the stream whenever it is drawn, so that no step has to tell it."""
+
+        def get_renderables(self) -> Iterable[RenderableType]:
+            for task in self.tasks:
+                self.update(task.id, completed=task.fields["run"].stream.position)
+            return super().get_renderables()
+
+    return AlongStream(
+        BarColumn(bar_width=12, table_column=Column(min_width=12)),
+        MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True)),
+        TextColumn(
+            "{task.fields[status]}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
+        console=Console(stderr=True),
+        expand=True,  # for then the text is cut, and not the bar
+    )
+
+
+class Live(_Shown):
+    """Shows state, task, accuracy so far and time left of many runs, from their logs."""
+
+    def __init__(self, runs: Sequence[RunRequest]) -> None:
+        self._runs = {run.final_folder: run for run in runs}
+        self._states = dict.fromkeys(self._runs, "waiting")
+        self._began = self._refreshed = time.monotonic()
+
+    def _drawn(self) -> "RichLive":
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self._table_view = RichLive(
+            get_renderable=self._table, console=Console(stderr=True), auto_refresh=False
+        )
+        return self._table_view
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._screen:
+            self._screen.refresh()
+        super().__exit__(kind, error, trace)
+
+    def show(self, event: RunEvent) -> None:
+        """Show an event."""
+        if event.request:
+            self._note(event.kind, event.request.final_folder, event.reason)
+            if event.result.output:
+                self._say(event.result.output)
+        every = REFRESH_EVERY if self._screen else REPORT_EVERY
+        if time.monotonic() - self._refreshed >= every:
+            self._refreshed = time.monotonic()
+            if self._screen:
+                self._screen.refresh()
+            else:
+                self._say(self._summary())
+
+    def _note(self, kind: str, folder: Path, reason: str) -> None:
+        states = {"started": "running", "finished": "done"}
+        self._states[folder] = states.get(kind, kind)
+        name = visible(folder.name)
+        if kind == "finished":
+            now = progress_in(folder, self._runs[folder].config)
+            accuracy = "" if now is None else _percent(now.accuracy)
+            known = f", accuracy {accuracy}" if accuracy else ""
+            self._say(f"finished: {name}{known}, {self._summary()}")
+        elif kind in ("failed", "again") or not self._screen:
+            self._say(f"{kind}: {name}{f': {visible(reason)}' if reason else ''}")
 
     def _summary(self) -> str:
         states = list(self._states.values())
@@ -102,19 +206,21 @@ class Live:
         folders = sorted(self._states, key=lambda folder: ORDER.index(self._states[folder]))
         room = max(3, height - 7)
         for folder in folders[:room]:
-            table.add_row(folder, self._states[folder], *self._cells(folder))
+            table.add_row(visible(folder.name), self._states[folder], *self._cells(folder))
         if len(folders) > room:
             table.add_row(f"and {len(folders) - room} more")
         return table
 
-    def _cells(self, folder: str) -> tuple[str, str, str]:
-        if self._states[folder] in ("waiting", "failed"):
+    def _cells(self, folder: Path) -> tuple[str, str, str]:
+        state, run = self._states[folder], self._runs[folder]
+        if state in ("waiting", "failed"):
             return "", "", ""
-        return cells(progress(self._configs[folder], self._out), self._states[folder])
+        where = folder if state == "done" else run.current_folder
+        return cells(progress_in(where, run.config), state)
 
 
 def cells(now: Progress | None, state: str) -> tuple[str, str, str]:
-    """Task, accuracy so far and time left of a run."""
+    """Return task, accuracy so far and time left of a run."""
     if now is None:
         return "", "", ""
     task = f"{now.task + 1}/{now.tasks}" if now.tasks else str(now.task + 1)

@@ -12,7 +12,7 @@ from typing import Any, TextIO, get_args
 import torch
 
 from onpro.bench import Measure, bench, document, matrix_peak
-from onpro.cli.bench import BenchOptions
+from onpro.cli.bench import Command
 from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
 from onpro.data import find
@@ -29,7 +29,7 @@ DEFAULT = "onpro"
 ALL = "all"
 
 
-def carry_out(options: BenchOptions) -> None:
+def carry_out(options: Command) -> None:
     """Measure what the options ask for, print it and save it."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports its own doings
     configs = list(_configs(options))
@@ -44,7 +44,7 @@ def carry_out(options: BenchOptions) -> None:
 
 
 def _measure(
-    options: BenchOptions,
+    options: Command,
     configs: Sequence[tuple[RunConfig, int]],
     engines: Sequence[Engine],
     device: torch.device,
@@ -75,7 +75,7 @@ def _measure(
         print(json.dumps(document(results, device, measure)))
 
 
-def _configs(options: BenchOptions) -> Iterator[tuple[RunConfig, int]]:
+def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
     """Every combination of methods, numbers of classes and memories."""
     names = options.methods or (DEFAULT,)
     names = tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
@@ -111,7 +111,7 @@ def _configs(options: BenchOptions) -> Iterator[tuple[RunConfig, int]]:
         )
 
 
-def _engines(options: BenchOptions) -> list[Engine]:
+def _engines(options: Command) -> list[Engine]:
     device = pick_device(options.device)
     if not options.compare:
         return [pick_engine(options.engine, device)]

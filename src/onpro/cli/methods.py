@@ -10,24 +10,17 @@ from onpro.cli.printing import print_table
 
 
 @dataclass(frozen=True)
-class MethodsOptions:
+class Command:
     """Options of the list."""
 
     json: bool = False
     """Print the list as JSON."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """The list of methods."""
-
-    options: MethodsOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """List the methods."""
     about = "List the methods, their papers and what they keep."
-    options = parse(Command, arguments, command="onpro methods", about=about).options
+    options = parse(Command, arguments, command="onpro methods", about=about)
     abouts = [dict(outline.about) for outline in outlines().values()]
     if options.json:
         print(json.dumps(abouts, indent=1))

@@ -4,23 +4,154 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from onpro.cli.parsing import whole
+import tyro
+
+from onpro.cli.parsing import CHECKPOINT_EVERY, whole
 from onpro.errors import UserError
 
 if TYPE_CHECKING:
     from onpro.runs.config import KeptModel
 
+Format = Literal["text", "markdown", "latex", "csv", "json"]
 
-def kept_model(model: bool, keep_memory: bool) -> "KeptModel":
-    """What `--model` and `--keep-memory` ask to keep of a trained model."""
-    if keep_memory and not model:
-        raise UserError("--keep-memory keeps images with the model: keep that too, with --model.")
-    return "memory" if keep_memory else "network" if model else "none"
+MOST_AT_ONCE = 32
+"""`onpro.runs.side_by_side` has it too, but imports torch."""
+
+
+@dataclass(frozen=True)
+class ComputeOptions:
+    """How runs compute, and what they keep."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes a GPU where there is one."""
+
+    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
+    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
+    with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
+
+    engine: Literal["auto", "eager", "compile", "graph"] = "auto"
+    """How steps are computed: operation by operation, with a compiled network, or as one CUDA
+    graph; auto is graph on a GPU, eager on a CPU."""
+
+    deterministic: bool = False
+    """On a GPU, give equal results run after run, which takes longer; on a CPU results are always
+    equal."""
+
+    data_dir: Path | None = None
+    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+
+    model: bool = True
+    """Keep the trained model in the run folder, for onpro predict and OnlineClassifier.from_run."""
+
+    keep_memory: bool = False
+    """Keep the images of the memory with the model, so that learning can go on exactly."""
+
+    def kept_model(self) -> "KeptModel":
+        """Return what to keep of a trained model."""
+        if self.keep_memory and not self.model:
+            raise UserError(
+                "--keep-memory keeps images with the model: keep that too, with --model."
+            )
+        return "memory" if self.keep_memory else "network" if self.model else "none"
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Where runs are trained, how many at once, and what they log."""
+
+    on: Literal["local", "ray", "slurm"] = "local"
+    """Where to run: on this machine, on a Ray cluster, or as SLURM jobs."""
+
+    workers: str = "auto"
+    """How many runs at once; auto: one for each core, or as many as fit on the GPUs or the Ray
+    cluster; 100 SLURM jobs."""
+
+    at_once: int | None = None
+    """How many runs share a GPU, at most 32; else one for each 7 GiB of its memory with images of
+    32×32, on Ray one."""
+
+    threads: int | None = None
+    """Threads of a run on the CPU, and its cores on Ray and SLURM; else those it began with, else
+    1. Large networks gain from more; their number changes the last digits of a result."""
+
+    gpus: int | None = None
+    """How many GPUs of this machine to use; else all."""
+
+    ray_address: str | None = None
+    """Ray cluster to use; else one is started on this machine and stopped at the end."""
+
+    partition: str | None = None
+    """SLURM partition."""
+
+    time: int | None = None
+    """Time limit of a SLURM job in minutes (default: 240). A run that reaches it is resumed in
+    another job."""
+
+    slurm: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Another parameter of sbatch as KEY=VALUE, such as account=lab or mem=16G; can be repeated."""
+
+    checkpoint_every: float = CHECKPOINT_EVERY
+    """Seconds between two checkpoints, from which an interrupted run is resumed; 0 saves one after
+    each task only."""
+
+    tensorboard: bool = False
+    """Log for TensorBoard too, into the run folder."""
+
+    wandb: bool = False
+    """Log for Weights & Biases too; offline where nobody is logged in or WANDB_MODE says so."""
+
+    def check(self) -> None:
+        """Raise UserError for values that cannot work."""
+        from onpro.runs.threads import require_threads
+        from onpro.training import require_interval
+
+        require_interval(self.checkpoint_every)
+        require_threads(self.threads)
+        self.number_of_workers()
+        self.sbatch()
+        if self.at_once is not None and not 1 <= self.at_once <= MOST_AT_ONCE:
+            raise UserError(f"--at-once takes 1 to {MOST_AT_ONCE}, not {self.at_once}.")
+        if self.time is not None and self.time < 1:
+            raise UserError(f"--time takes at least 1 minute, not {self.time}.")
+        places = {"gpus": "local", "ray_address": "ray"}
+        places |= dict.fromkeys(("partition", "time", "slurm"), "slurm")
+        for option, place in places.items():
+            if getattr(self, option) not in (None, ()) and self.on != place:
+                name = option.replace("_", "-")
+                raise UserError(f"--{name} is for --on {place}: add that, or leave it out.")
+        if self.at_once is not None and self.on == "slurm":
+            raise UserError("--at-once is for --on local or ray: a SLURM job has a GPU of its own.")
+
+    def number_of_workers(self) -> int | None:
+        """Return the number of runs at once, None for auto."""
+        if self.workers == "auto":
+            return None
+        number = whole(self.workers)
+        if not number:
+            raise UserError(f"--workers takes auto or a number from 1, not '{self.workers}'.")
+        return number
+
+    def sbatch(self) -> dict[str, str | bool]:
+        """Return the parameters of sbatch given as `--slurm KEY=VALUE`; a flag has no value."""
+        found: dict[str, str | bool] = {}
+        for text in self.slurm:
+            key, equals, value = text.removeprefix("--").partition("=")
+            if not key or any(letter.isspace() for letter in key):
+                raise UserError(f"--slurm takes KEY=VALUE, such as account=lab, not '{text}'.")
+            found[key] = value if equals else True
+        return found
+
+
+@dataclass(frozen=True)
+class ManyComputeOptions(ComputeOptions):
+    """How the runs of a table or sweep compute, and what they keep."""
+
+    model: bool = False
 
 
 @dataclass(frozen=True)
 class ManyOptions:
-    """Where runs happen and what is printed of them."""
+    """Where the runs of a table or sweep are, and what is printed of them."""
 
     out: Path = Path("runs")
     """Where run folders are made and looked for."""
@@ -31,72 +162,9 @@ class ManyOptions:
     calibrate: bool = False
     """In a dry run, time a short stream of what has never been run in OUT."""
 
-    format: Literal["text", "markdown", "latex", "csv", "json"] = "text"
-    """How the table is printed."""
+    format: Format = "text"
+    """How the table is printed; with --dry-run, all but text have a line for each experiment."""
 
     compare: bool = False
     """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with
     Holm's correction."""
-
-    on: Literal["local", "ray"] = "local"
-    """Where to run: processes of this machine, or a Ray cluster."""
-
-    workers: str = "auto"
-    """How many runs at once; auto is as many as there are cores for, or as fit on GPUs or Ray."""
-
-    gpus: int | None = None
-    """How many GPUs of this machine to use; else all."""
-
-    gpus_per_run: float | None = None
-    """Share of a GPU that a run takes: 0.25 puts four on each; else as many as its memory has room
-    for, one for each 7 GiB with images of 32×32, on Ray one."""
-
-    cpus_per_run: int | None = None
-    """Cores that a run on the CPU or on Ray takes, and so its number of threads; else one."""
-
-    ray_address: str | None = None
-    """Ray cluster to use; else one is started on this machine and stopped at the end."""
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes GPUs where there are any."""
-
-    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
-    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU."""
-
-    data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
-
-    model: bool = False
-    """Keep the trained models in the run folders."""
-
-    keep_memory: bool = False
-    """Keep the images of the memories with the models, so that learning can go on exactly."""
-
-    def check(self) -> None:
-        """Refuse what cannot work."""
-        kept_model(self.model, self.keep_memory)
-        self.number_of_workers()
-        if self.calibrate and not self.dry_run:
-            raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
-        if self.gpus_per_run is not None and not 0 < self.gpus_per_run <= 1:
-            raise UserError(
-                f"a run takes more than 0 and at most 1 GPU, not {self.gpus_per_run:g}: give "
-                "another --gpus-per-run."
-            )
-        if self.cpus_per_run is not None and self.cpus_per_run < 1:
-            raise UserError(f"a run takes at least 1 core, not {self.cpus_per_run}.")
-        for option, given, place in (
-            ("--ray-address", self.ray_address, "ray"),
-            ("--gpus", self.gpus, "local"),
-        ):
-            if given is not None and self.on != place:
-                raise UserError(f"{option} is for --on {place}: add that, or leave it out.")
-
-    def number_of_workers(self) -> int | None:
-        """How many runs at once, None for as many as is sensible."""
-        if self.workers == "auto":
-            return None
-        number = whole(self.workers)
-        if not number:
-            raise UserError(f"--workers takes auto or a number from 1, not '{self.workers}'.")
-        return number

@@ -26,6 +26,9 @@ MOST_LEVELS = 200
 
 LONGEST_SHOWN = 200
 
+ALONE = "options"
+"""Name of the only group of options."""
+
 CHECKPOINT_EVERY = 30.0
 """Default of an option: `onpro.training.checkpoint` has it too, but imports torch."""
 
@@ -40,7 +43,7 @@ def parse(
     default: Options | None = None,
     given_by: str = "",
 ) -> Options:
-    """Parse arguments into a dataclass whose fields are dataclasses of options.
+    """Parse arguments into a dataclass of options, or of groups of options.
 
     A mistake becomes a `UserError`; `--help` prints the options and exits.
 
@@ -54,7 +57,7 @@ def parse(
         given_by: What gives those of `default` that differ from the dataclasses' own.
     """
     _check_names(kind, arguments)
-    groups = get_type_hints(kind)
+    groups = _groups(kind)
     values = {name: _values(getattr(default, name)) if default else {} for name in groups}
     explained = {name: _explained(group, values[name], given_by) for name, group in groups.items()}
     panels = {name: command.split()[-1] if name == "method" else "" for name in groups}
@@ -85,6 +88,8 @@ def parse(
     read = {name: _values(getattr(parsed, name)) for name in groups}
     for found in read.values():
         _check_paths(found.values())
+    if kind in groups.values():
+        return kind(**read[ALONE])
     return kind(**{name: group(**read[name]) for name, group in groups.items()})
 
 
@@ -228,14 +233,28 @@ def _values(options: Any) -> dict[str, Any]:
     return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
-def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
-    """Refuse an option nobody knows, naming the nearest one."""
-    known = {"--help"}
-    for group in get_type_hints(kind).values():
-        for option, type_ in get_type_hints(group, include_extras=True).items():
-            name = option.replace("_", "-")
+def _groups(kind: type[Any]) -> dict[str, type[Any]]:
+    """Return the groups of options of a dataclass; one without groups is a group itself."""
+    hints = get_type_hints(kind)
+    return hints if all(map(is_dataclass, hints.values())) else {ALONE: kind}
+
+
+def option_types(kind: type[object]) -> dict[str, Any]:
+    """Return the options of a dataclass of groups with their types; a bool has `--no-` too."""
+    types: dict[str, Any] = {}
+    for group in _groups(kind).values():
+        for field_name, type_ in get_type_hints(group, include_extras=True).items():
+            name = field_name.replace("_", "-")
             if not _is_position(type_):
-                known |= {f"--{name}", f"--no-{name}"} if type_ is bool else {f"--{name}"}
+                types |= {
+                    f"{dashes}{name}": type_ for dashes in ("--", "--no-")[: 1 + (type_ is bool)]
+                }
+    return types
+
+
+def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
+    """Raise UserError for an unknown option, naming the nearest one."""
+    known = {"--help", *option_types(kind)}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in known:
@@ -250,7 +269,17 @@ def _sentence(complaint: str, command: str) -> str:
         text = text.partition(footer)[0]
     given = re.match(r"Error parsing --.*?(\[.*?\]|'.*?')", text)
     usage = re.search(r"Argument helptext:\W*(--\S+) (.*)", "\n".join(lines))
-    if given and usage:
+    choice = re.match(
+        r"invalid choice ('.*?') for argument '(--\S+)'\. Expected one of \((.*)\)", text
+    )
+    if stray := re.match(r"Unrecognized options: (\S+)", text):
+        text = f"unexpected argument '{stray[1].rstrip(',')}'"
+    elif missing := re.match(r"Missing from .*?: (\S+)", text):
+        text = f"{missing[1]} is missing"
+    elif choice:
+        *first, last = (name.strip(" '") for name in choice[3].rstrip(", ").split(","))
+        text = f"{choice[2]} takes {', '.join(first)} or {last}, not {choice[1]}"
+    elif given and usage:
         text = f"{usage[1]} takes {usage[2]}, not {given[1].strip('[]')}"
     text = text.replace("Expected 1 values", "Expected 1 value")
     return f"{text.strip().rstrip('.')}; see {command} --help."

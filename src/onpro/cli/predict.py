@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PredictOptions:
+class Command:
     """Which model, and which images."""
 
     run: tyro.conf.Positional[Path]
@@ -36,13 +36,6 @@ class PredictOptions:
     """Print a JSON list of objects with file, class and probability."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """Images to classify."""
-
-    options: PredictOptions
-
-
 AT_ONCE = 256
 """Images decoded and classified at a time."""
 
@@ -53,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         "Classify image files with the model that a finished run has kept. Images are cropped to a "
         "square and resized as those of a folder are in training."
     )
-    options = parse(Command, arguments, command="onpro predict", about=about).options
+    options = parse(Command, arguments, command="onpro predict", about=about)
     files = [file for path in options.images for file in _files(path)]
     if not files:
         raise UserError("name at least one image file, or a folder that has some.")

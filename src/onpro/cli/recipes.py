@@ -12,7 +12,7 @@ from onpro.cli.printing import print_table
 
 
 @dataclass(frozen=True)
-class RecipesOptions:
+class Command:
     """Options of the list."""
 
     method: tyro.conf.Positional[str | None] = None
@@ -22,17 +22,10 @@ class RecipesOptions:
     """Print the list as JSON, with the settings that each recipe changes."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """The list of recipes."""
-
-    options: RecipesOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """List the recipes."""
     about = "List the recipes, the named variations of a method: onpro run METHOD --recipe RECIPE."
-    options = parse(Command, arguments, command="onpro recipes", about=about).options
+    options = parse(Command, arguments, command="onpro recipes", about=about)
     name = options.method
     known = outlines() if name is None else {name: outline(name)}
     listed = [

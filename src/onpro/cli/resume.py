@@ -1,18 +1,21 @@
-"""`onpro resume RUN…`: go on with runs that were interrupted."""
+"""`onpro resume RUN…`: resume interrupted runs."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
-from onpro.cli.parsing import CHECKPOINT_EVERY, parse
+from onpro.cli.options import ExecutionOptions
+from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
 from onpro.errors import UserError
 
 if TYPE_CHECKING:
     from onpro.runs import RunConfig
+    from onpro.training.device import DeviceName
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,6 @@ class ResumeOptions:
     data_dir: Path | None = None
     """Where data sets lie now; else where they lay when the run began."""
 
-    checkpoint_every: float = CHECKPOINT_EVERY
-    """Seconds between two checkpoints; 0 saves one after each task only."""
-
-    threads: int | None = None
-    """Threads of a run on the CPU; else those it began with."""
-
     fresh: bool = False
     """Start over instead, with the same settings."""
 
@@ -40,28 +37,27 @@ class ResumeOptions:
 
 @dataclass(frozen=True)
 class Command:
-    """Runs to go on with."""
+    """Runs to resume."""
 
-    options: ResumeOptions
+    resume: ResumeOptions
+    execution: ExecutionOptions
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Go on with each run from its last checkpoint; a finished one is shown."""
+    """Resume each run from its last checkpoint; a finished one is shown."""
     about = (
-        "Go on with interrupted runs from their last checkpoints. Settings come from the runs' "
-        "folders. The result equals that of a run in one go."
+        "Resume interrupted runs from their last checkpoints, with the settings in their folders. "
+        "The result equals that of an uninterrupted run."
     )
-    options = parse(Command, arguments, command="onpro resume", about=about).options
+    command = parse(Command, arguments, command="onpro resume", about=about)
+    options, execution = command.resume, command.execution
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     with importing():
-        from onpro.cli.training import show, train
+        from onpro.cli.training import image_side, make_executor, request, train_and_show
         from onpro.runs.folder import REPETITION
-        from onpro.runs.threads import require_threads
-        from onpro.training import require_interval
 
-    require_interval(options.checkpoint_every)
-    require_threads(options.threads)
+    execution.check()
     named = {folder.resolve(): folder for folder in options.runs}
     if len(named) > 1:  # such as runs/*
         named = {path: folder for path, folder in named.items() if _is_run(folder)}
@@ -73,30 +69,36 @@ def main(arguments: Sequence[str]) -> int:
     ]
     if not folders:
         raise UserError("none of these is the folder of a run.")
-    configs = [(folder, _config(folder, options.data_dir)) for folder in folders]
-    done = train(
-        configs,
-        fresh=options.fresh,
-        checkpoint_every=options.checkpoint_every,
-        threads=options.threads,
-    )
-    show(done, as_json=options.json)
-    return 0
+    configs = {folder: _config(folder, options.data_dir) for folder in folders}
+    devices = {folder: _device(folder, config, execution.on) for folder, config in configs.items()}
+    device: DeviceName = "cuda" if "cuda" in devices.values() else "cpu"
+
+    def side() -> int:
+        return max(image_side(config.data, config.image_size) for config in configs.values())
+
+    with closing(make_executor(execution, device, side)) as executor:
+        requests = [request(*run, execution, fresh=options.fresh) for run in configs.items()]
+        return train_and_show(requests, executor, execution.on, as_json=options.json)
 
 
 def _config(folder: Path, data_dir: Path | None) -> "RunConfig":
-    import torch
-
     from onpro.runs import read_config
 
     config = read_config(folder)
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"{folder} was begun on a GPU: go on with it where there is one.")
     return replace(config, data_dir=data_dir or config.data_dir)
 
 
+def _device(folder: Path, config: "RunConfig", on: str) -> str:
+    """Return the kind of device of a run; raise UserError if there is none here."""
+    from onpro.training import pick_device
+
+    if on == "local" and config.device == "cuda" and pick_device("auto").type != "cuda":
+        raise UserError(f"{folder} was begun on a GPU: resume it where there is one.")
+    return pick_device("auto").type if config.device == "auto" else config.device
+
+
 def _is_run(path: Path) -> bool:
-    """Whether it is a run's folder, or not there at all; what else lies there is passed over."""
+    """Return whether a path is a run folder, or missing; report anything else as skipped."""
     if not path.exists() or (path / "config.json").is_file():
         return True
     from onpro.runs.reading import warn

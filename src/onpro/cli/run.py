@@ -3,19 +3,18 @@
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, make_dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from onpro.cli.options import kept_model
+from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
-from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
+from onpro.cli.parsing import parse, require_path
 from onpro.cli.signals import importing
 from onpro.errors import UserError
 from onpro.validation import split_method
-
-if TYPE_CHECKING:
-    from onpro.methods import Settings
 
 DEFAULT = "onpro"
 
@@ -39,7 +38,7 @@ class RunOptions:
     """Seed of everything random in the run."""
 
     seeds: int = 1
-    """Number of runs, with seeds SEED, SEED+1, ...; on a GPU they run side by side."""
+    """Number of runs, with seeds SEED, SEED+1, ...; several run at once."""
 
     out: Path = Path("runs")
     """Where run folders are made."""
@@ -62,50 +61,12 @@ class RunOptions:
     limit_per_class: int | None = None
     """Use only so many training and test images of each class, for a quick try."""
 
-    data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
-
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes a GPU where there is one."""
-
-    precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
-    """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
-    with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
-
-    engine: Literal["auto", "eager", "compile", "graph"] = "auto"
-    """How steps are computed: operation by operation, with a compiled network, or as one CUDA
-    graph; auto is graph on a GPU, eager on a CPU."""
-
-    threads: int | None = None
-    """Threads of a run on the CPU; else those it began with, else 1. Large networks gain from more;
-    their number changes the last digits of a result."""
-
-    deterministic: bool = False
-    """On a GPU, give equal results run after run, which takes longer; on a CPU results are always
-    equal."""
-
-    at_once: int = 0
-    """How many runs share a GPU at a time, at most 32; 0: as many as its free memory has room for,
-    one for each 7 GiB with images of 32×32."""
-
-    checkpoint_every: float = CHECKPOINT_EVERY
-    """Seconds between two checkpoints, from which an interrupted run goes on; 0 saves one after
-    each task only."""
-
-    model: bool = True
-    """Keep the trained model in the run folder, for onpro predict and OnlineClassifier.from_run."""
-
-    keep_memory: bool = False
-    """Keep the images of the memory with the model, so that learning can go on exactly."""
-
     fresh: bool = False
     """Start over even if this very run is already finished or interrupted in OUT."""
 
-    tensorboard: bool = False
-    """Log for TensorBoard too, into the run folder."""
 
-    wandb: bool = False
-    """Log for Weights & Biases too; offline where nobody is logged in or WANDB_MODE says so."""
+GROUPS = {"run": RunOptions, "compute": ComputeOptions, "execution": ExecutionOptions}
+"""Options of every method, in the order of the help."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -125,71 +86,62 @@ def main(arguments: Sequence[str]) -> int:
             _help_on_wrapper(name)
         name, rest = _with_base(name, rest)
     try:
-        options, settings = _parse(name, rest, named=named)
+        command = _parse(name, rest, named=named)
     except UserError as error:
-        stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
+        stray = re.match("unexpected argument '(.+)'", str(error))
         if not named and stray and stray[1] in outlines():
             raise UserError(
                 f"the method comes first: onpro run {stray[1]}, then options."
             ) from None
         raise
+    options, execution = command.run, command.execution
     with importing():
-        from onpro.cli.training import show, train
+        from onpro.cli.training import (
+            image_side,
+            make_executor,
+            place_of,
+            run_requests,
+            train_and_show,
+        )
         from onpro.experiments.experiment import require_seeds
         from onpro.methods import data_values, recipes
         from onpro.runs import RunConfig, require_writable
-        from onpro.runs.threads import require_threads
-        from onpro.training import pick_device, pick_engine, pick_precision, require_interval
 
     require_seeds(options.seeds)
-    require_interval(options.checkpoint_every)
-    require_threads(options.threads)
+    execution.check()
     require_writable(options.out)
     say = sys.stderr if options.json else sys.stdout
     values = data_values(name, options.data).items()
-    listed = ", ".join(f"{f}={value}" for f, value in values if getattr(settings, f) == value)
+    listed = ", ".join(f"{f}={value}" for f, value in values if getattr(command.method, f) == value)
     if listed:
         print(f"{name} on {options.data}: {listed} (the data set's values)", file=say)
     if options.recipe:
         print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
-    device = pick_device(options.device)
-    pick_engine(options.engine, device)
-    configs = [
-        RunConfig(
-            method=name,
-            settings=settings,
-            data=options.data,
-            memory=options.memory,
-            seed=seed,
-            recipe=options.recipe,
-            tasks=options.tasks,
-            batch_size=options.batch_size,
-            class_order=options.class_order,
-            image_size=options.image_size,
-            limit_per_class=options.limit_per_class,
-            precision=pick_precision(options.precision, device),
-            deterministic=options.deterministic and device.type == "cuda",
-            data_dir=options.data_dir,
-            device=options.device,
-            engine=options.engine,
-            model=kept_model(options.model, options.keep_memory),
-        )
-        for seed in range(options.seed, options.seed + options.seeds)
-    ]
-    done = train(
-        [(options.out / config.folder, config) for config in configs],
-        fresh=options.fresh,
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
-        wandb=options.wandb,
-        at_once=options.at_once,
-        threads=options.threads,
-    )
-    show(done, as_json=options.json)
-    return 0
+    side = partial(image_side, options.data, options.image_size)
+    with closing(make_executor(execution, command.compute.device, side)) as executor:
+        place = place_of(executor, command.compute, execution.on)
+        configs = [
+            RunConfig(
+                method=name,
+                settings=command.method,
+                data=options.data,
+                memory=options.memory,
+                seed=seed,
+                recipe=options.recipe,
+                tasks=options.tasks,
+                batch_size=options.batch_size,
+                class_order=options.class_order,
+                image_size=options.image_size,
+                limit_per_class=options.limit_per_class,
+                **vars(place),
+            )
+            for seed in range(options.seed, options.seed + options.seeds)
+        ]
+        requests = run_requests(configs, options.out, execution, fresh=options.fresh)
+        return train_and_show(requests, executor, execution.on, as_json=options.json)
 
 
-def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOptions, Settings]":
+def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
     """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
 
     Help and mistakes end the first time, before anything heavy is imported.
@@ -204,7 +156,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",
     ]
     say = {"command": f"onpro run {name}", "about": "\n\n".join(paragraphs)}
-    command = _command(known.settings)
+    command = command_of(known.settings)
     if not HELP.isdisjoint(arguments):
         try:
             first = parse(command, [word for word in arguments if word not in HELP], **say).run
@@ -215,7 +167,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         data = first.data.partition(":")[0]
         given_by = f"{data} with recipe {first.recipe}" if first.recipe else data
         usage = f"onpro run {name if named else '[METHOD]'}"
-        defaults = command(RunOptions(), values)
+        defaults = _defaults(command, values)
         parse(command, ["--help"], default=defaults, given_by=given_by, usage=usage, **say)
     _check_wrapped_options(name, known.settings, arguments)
     first = parse(command, arguments, **say).run
@@ -228,9 +180,8 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         from onpro.methods import settings_for
 
     values = settings_for(name, first.data, first.recipe)
-    command = _command(type(values))
-    parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
-    return parsed.run, parsed.method
+    command = command_of(type(values))
+    return parse(command, arguments, default=_defaults(command, values), **say)
 
 
 def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -268,7 +219,8 @@ def _help_on_wrapper(name: str) -> None:
 
 def _check_wrapped_options(name: str, settings: type[Any], arguments: Sequence[str]) -> None:
     """Refuse an option that the method has only if it is wrapped, naming the wrapped method."""
-    known = {option.name for kind in (RunOptions, settings) for option in fields(kind)}
+    kinds = [*GROUPS.values(), settings]
+    known = {option.name for kind in kinds for option in fields(kind)}
     given = [word.partition("=")[0] for word in arguments if word.startswith("--")]
     for wrapper, added in wrapper_outlines().items():
         own = {option.name for option in fields(added.settings)} - known
@@ -294,5 +246,11 @@ def _check_data(data: str) -> None:
         require_path(Path(argument).expanduser())
 
 
-def _command(settings: type[Any]) -> Any:
-    return make_dataclass("Command", [("run", RunOptions), ("method", settings)])
+def command_of(settings: type[Any]) -> Any:
+    """Return the dataclass of all options of a method with these settings."""
+    groups = {**GROUPS, "method": settings}
+    return make_dataclass("Command", list(groups.items()))
+
+
+def _defaults(command: Any, settings: Any) -> Any:
+    return command(**{name: group() for name, group in GROUPS.items()}, method=settings)

@@ -1,4 +1,4 @@
-"""Signals that ask a run to stop, and how it hears of them."""
+"""Handling of the signals that stop a command."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,30 +6,26 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-ASKING = [
+STOPPING = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-"""Ctrl-C, the end of a job, and the end of the terminal where the system knows that."""
-
-GOES_ON = "interrupted; what is done so far is kept, and the same command goes on from there."
-"""Said where several runs were interrupted."""
+"""Ctrl-C, the end of a job, and the end of the terminal where the system has that."""
 
 
-def heard() -> list[int]:
-    """The signals that ask a run to stop, but for those the process ignores, as nohup has it do."""
-    return [n for n in ASKING if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+def handled_signals() -> list[int]:
+    """Return the signals that stop a run, but for those that the process ignores (nohup)."""
+    return [n for n in STOPPING if signal.getsignal(n) not in (signal.SIG_IGN, None)]
 
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], int | None]]:
-    """Make the first such signal a request, which the run answers when it can save itself.
+    """Note the first signal, so that the run can save a checkpoint before it ends.
 
     Gives a function that returns the number of the signal that arrived, None if none has. A second
-    signal does what it always does: it ends the process at once. So does the first one, where the
-    run has ended by itself in the meantime.
+    signal ends the process at once. So does the first, after the run has ended by itself.
     """
     arrived: list[int] = []
-    before = {number: signal.getsignal(number) for number in heard()}
+    before = {number: signal.getsignal(number) for number in handled_signals()}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -53,7 +49,7 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
 def importing() -> Iterator[None]:
     """End the process at Ctrl-C, as the system does.
 
-    An exception in the middle of an import may be taken for something else, or be swallowed.
+    An exception in the middle of an import may be swallowed or taken for something else.
     """
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler or current_thread() is not main_thread():

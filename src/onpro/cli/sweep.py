@@ -1,4 +1,4 @@
-"""`onpro sweep FILE`: runs of the user's own grid, and how its methods compare."""
+"""`onpro sweep FILE`: run a grid of one's own and compare its methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from onpro.cli.options import ManyOptions
+from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
 from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
 from onpro.errors import UserError
@@ -22,11 +22,9 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class SweepRunOptions(ManyOptions):
-    """Where runs happen and what is printed of them."""
+    """Where the runs are, and what is printed of them."""
 
     compare: bool = True
-    """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with
-    Holm's correction."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,15 @@ class Command:
 
     sweep: SweepOptions
     runs: SweepRunOptions
+    compute: ManyComputeOptions
+    execution: ExecutionOptions
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run and report a sweep."""
     about = (
         "Run all combinations that a TOML file names and compare their methods.\n\n"
-        "What is finished in OUT is not run again, what was interrupted goes on."
+        "Finished runs in OUT are skipped, interrupted ones resumed."
     )
     command = parse(Command, arguments, command="onpro sweep", about=about)
     file = command.sweep.file
@@ -51,4 +51,6 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.cli.many import carry_out
         from onpro.experiments.sweep import read_sweep
 
-    return carry_out(read_sweep(file), command.runs, what=str(file))
+    return carry_out(
+        read_sweep(file), command.runs, command.compute, command.execution, what=str(file)
+    )

@@ -1,4 +1,4 @@
-"""`onpro table NAME`: a table of the paper, run and printed beside the paper's values."""
+"""`onpro table NAME`: reproduce a table of the paper and compare."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from onpro.cli.options import ManyOptions
+from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
 from onpro.cli.parsing import parse, whole
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
@@ -27,19 +27,19 @@ class TableOptions:
     """List the tables."""
 
     data: str = ""
-    """Data sets, joined by commas; else those of the table. Others have no value of the paper."""
+    """Data sets, comma-separated (default: all of the table). Others have no value of the paper."""
 
     methods: str = ""
-    """Methods or variants, joined by commas; else those of the table."""
+    """Methods or variants, comma-separated (default: all rows)."""
 
     memory: str = ""
-    """Memory sizes, joined by commas; else those of the table."""
+    """Memory sizes, comma-separated (default: all of the table)."""
 
     seed: int = 0
     """Seed of the first run."""
 
     seeds: int | None = None
-    """Number of runs of each cell, with seeds SEED, SEED+1, ...; else as many as in the paper."""
+    """Number of runs of each cell, with seeds SEED, SEED+1, ... (default: as many as the paper)."""
 
     limit_per_class: int | None = None
     """Use only so many images of each class, for a quick try; the paper's values are left out."""
@@ -51,13 +51,15 @@ class Command:
 
     table: TableOptions
     runs: ManyOptions
+    compute: ManyComputeOptions
+    execution: ExecutionOptions
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run and print a table."""
     about = (
-        "Run what a table of the paper needs and print it beside the paper's values.\n\n"
-        "What is finished in OUT is not run again, what was interrupted goes on."
+        "Reproduce a table of the paper and compare.\n\n"
+        "Finished runs in OUT are skipped, interrupted ones resumed."
     )
     command = parse(Command, arguments, command="onpro table", about=about)
     options = command.table
@@ -78,7 +80,14 @@ def main(arguments: Sequence[str]) -> int:
     limit = options.limit_per_class
     stream = () if limit is None else (("limit_per_class", limit),)
     requests = part.requests(_seeds(options, part), stream)
-    return carry_out(requests, command.runs, what=part.name, measures=part.measures)
+    return carry_out(
+        requests,
+        command.runs,
+        command.compute,
+        command.execution,
+        what=part.name,
+        measures=part.measures,
+    )
 
 
 def _print_list(listed: "Sequence[PaperTable]") -> None:
@@ -112,5 +121,5 @@ def _split(text: str) -> list[str]:
 def _whole(text: str) -> int:
     number = whole(text)
     if number is None:
-        raise UserError(f"--memory takes whole numbers joined by commas, not '{text}'.")
+        raise UserError(f"--memory takes comma-separated whole numbers, not '{text}'.")
     return number

@@ -1,131 +1,245 @@
-"""Training runs in this process, and what is shown of them."""
+"""Train runs for `onpro run`, `resume`, `table` and `sweep`."""
 
 import json
+import os
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
-from functools import partial
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
 
-from onpro.cli.progress import Bars
-from onpro.cli.signals import GOES_ON, stop_requests
+from onpro.cli.live import Bar, Live
+from onpro.cli.options import ComputeOptions, ExecutionOptions
+from onpro.cli.signals import handled_signals, stop_requests
 from onpro.cli.summary import print_runs
-from onpro.data import find
-from onpro.errors import UserError
-from onpro.runs import (
-    Finished,
-    RunConfig,
-    SharedImages,
-    finished_in,
-    prepare,
-    room_for_runs,
-    running,
-    train_side_by_side,
-)
+from onpro.data import find, load
+from onpro.errors import UserError, counted
+from onpro.experiments.executors import Executor, JobResult, Local, RunRequest, execute
+from onpro.experiments.executors.worker import train_alone
+from onpro.experiments.plan import Place
+from onpro.nn import Precision
+from onpro.runs import Interrupted, RunConfig, finished_in, room_for_runs
 from onpro.runs.folder import REPETITION
-from onpro.runs.runner import Interrupted, Running, remove_leftovers
-from onpro.runs.side_by_side import MOST_AT_ONCE
-from onpro.runs.threads import THREADS, cpu_threads, threads_of
-from onpro.runs.weights_and_biases import WandbLog, going_on
+from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
-from onpro.training import pick_device
+from onpro.training import pick_device, pick_engine, pick_precision
 from onpro.training.checkpoint import Checkpoints
+from onpro.training.device import DeviceName
+
+GOES_ON = "interrupted; what is done so far is kept, and the same command resumes it."
+"""Said where several runs were interrupted."""
 
 
-def train(
-    runs: Sequence[tuple[Path, RunConfig]],
-    *,
-    fresh: bool,
-    checkpoint_every: float,
-    tensorboard: bool = False,
-    wandb: bool = False,
-    at_once: int = 0,
-    threads: int | None = None,
-) -> list[Finished]:
-    """Run what each folder is for, from its last checkpoint on, unless it is finished.
+def make_executor(
+    options: ExecutionOptions, device: DeviceName, side: Callable[[], int]
+) -> Executor:
+    """Return the executor that the options ask for.
 
-    On a GPU several go side by side.
+    Args:
+        options: Options of the command.
+        device: Where to compute.
+        side: Returns the side of the largest images, in pixels.
     """
-    if not 0 <= at_once <= MOST_AT_ONCE:
-        raise UserError(
-            f"--at-once takes 1 to {MOST_AT_ONCE}, or 0 for as many as fit, not {at_once}."
-        )
-    done = {folder: None if fresh else finished_in(folder, config) for folder, config in runs}
-    for run in filter(None, done.values()):
-        print(
-            f"already finished: {visible(str(run.folder))} (--fresh runs it again)", file=sys.stderr
-        )
-        remove_leftovers(run.folder)
-    open_runs = [(folder, config) for folder, config in runs if not done[folder]]
-    if open_runs:
-        first = open_runs[0][1]
-        device = pick_device(first.device)
-        as_before = cpu_threads(torch.get_num_threads())
-        with stop_requests() as stop, Bars() as bars, as_before:
+    workers, threads = options.number_of_workers(), options.threads
+    if options.on == "ray":
+        from onpro.experiments.executors.ray import Ray
 
-            def start(folder: Path, config: RunConfig) -> Running:
-                if device.type == "cpu":
-                    began_with = None if fresh else threads_of(folder)
-                    torch.set_num_threads(threads or began_with or THREADS)
-                trainer = prepare(config, images(config))
-                name = f"seed {config.seed}"
-                label = f"{config.method} on {config.data}, {name}"
-                bar = bars.follow(trainer, label=label, name=name if len(open_runs) > 1 else "")
-                log = None if fresh else going_on(folder, config)
-                log = WandbLog(folder, config) if wandb else log
-                going = running(
-                    folder,
-                    config,
-                    listeners=[bar, log] if log else [bar],
-                    tensorboard=tensorboard,
-                    trainer=trainer,
-                    fresh=fresh,
-                    checkpoint_every=checkpoint_every,
-                    stop=stop,
-                )
-                return log.during(going) if log else going
+        return Ray(
+            options.ray_address,
+            cpus=threads or 1,
+            at_once=options.at_once or 1,
+            workers=workers,
+            device=device,
+        )
+    if options.on == "slurm":
+        from onpro.experiments.executors.slurm import Slurm
 
-            images = SharedImages()
-            try:
-                trained = train_side_by_side(
-                    [partial(start, folder, config) for folder, config in open_runs],
-                    device,
-                    at_once=at_once or _room(device, first),
-                    deterministic=any(config.deterministic for _, config in open_runs),
-                )
-            except Interrupted as interrupted:
-                if len(open_runs) == 1:
-                    raise
-                folders = [folder for folder, _ in open_runs]
-                hint = _repetitions_begun(folders) if fresh else GOES_ON
-                raise Interrupted(hint, interrupted.signal) from None
-        done |= dict(zip([folder for folder, _ in open_runs], trained, strict=True))
-    return [finished for folder, _ in runs if (finished := done[folder])]
+        return Slurm(
+            cpus=threads or 1,
+            gpu=device == "cuda",
+            workers=workers,
+            partition=options.partition,
+            minutes=options.time,
+            parameters=options.sbatch(),
+        )
+    if pick_device(device).type == "cpu":
+        if options.gpus or options.at_once:
+            raise UserError("runs have no GPU here: leave --gpus and --at-once out.")
+        return Local(workers, threads=threads)
+    gpus = _gpus(options.gpus)
+    at_once = options.at_once or room_for_runs(_smallest_gpu(), side())
+    return Local(workers or len(gpus) * at_once, gpus=gpus)
+
+
+def _gpus(wanted: int | None) -> list[str]:
+    """Return the names of the GPUs of this machine to use."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = given.split(",") if given else [str(i) for i in range(torch.cuda.device_count())]
+    if wanted is not None and not 1 <= wanted <= len(names):
+        raise UserError(f"--gpus takes 1 to {len(names)} here, not {wanted}; see --device cpu.")
+    return names[:wanted]
+
+
+def _smallest_gpu() -> int:
+    gpus = range(torch.cuda.device_count())
+    return min(torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus)
+
+
+def place_of(executor: Executor, options: ComputeOptions, on: str) -> Place:
+    """Return how runs compute on an executor."""
+    device = executor.device()
+    pick_engine(options.engine, torch.device(device))
+    if on != "local" and options.precision == "auto":  # this machine may have another GPU, or none
+        precision: Precision = "bf16" if device == "cuda" else "fp32"
+    else:
+        precision = pick_precision(options.precision, torch.device(device))
+    return Place(
+        device=device,
+        precision=precision,
+        data_dir=options.data_dir and options.data_dir.expanduser().absolute(),
+        model=options.kept_model(),
+        engine=options.engine,
+        deterministic=options.deterministic and device == "cuda",
+    )
+
+
+def image_side(data: str, given: int | None) -> int:
+    """Return the side of the images of a data set in pixels, 0 if unknown."""
+    try:
+        return given or find(data).image_size or 0
+    except UserError:  # reported when the data are loaded
+        return 0
+
+
+def download(data: str, data_dir: Path | None) -> None:
+    """Download a data set, so that the runs need not."""
+    if find(data).download:
+        load(data, data_dir=data_dir)
+
+
+def run_requests(
+    configs: Iterable[RunConfig], out: Path, options: ExecutionOptions, *, fresh: bool = False
+) -> list[RunRequest]:
+    """Return requests for runs in their folders below `out`."""
+    return [request(out / config.folder, config, options, fresh=fresh) for config in configs]
+
+
+def request(
+    folder: Path, config: RunConfig, options: ExecutionOptions, *, fresh: bool
+) -> RunRequest:
+    """Return a request for a run, with what the options say."""
+    return RunRequest(
+        folder,
+        config,
+        fresh=fresh,
+        checkpoint_every=options.checkpoint_every,
+        tensorboard=options.tensorboard,
+        wandb=options.wandb,
+        threads=options.threads,
+    )
+
+
+def train_many(runs: Sequence[RunRequest], executor: Executor) -> dict[Path, JobResult]:
+    """Train runs and show their progress; return the results of those that failed, by folder."""
+    failures: dict[Path, JobResult] = {}
+    try:
+        with (
+            _interruptible(),
+            closing(execute(runs, executor)) as events,
+            Live(runs) as live,
+        ):
+            for event in events:
+                live.show(event)
+                if event.kind == "failed" and event.request:
+                    failures[event.request.final_folder] = event.result
+    except KeyboardInterrupt as interrupted:
+        fresh = [run.final_folder for run in runs if run.fresh]
+        hint = _repetitions_begun(fresh) if fresh else GOES_ON
+        raise Interrupted(hint, getattr(interrupted, "signal", signal.SIGINT)) from None
+    return failures
+
+
+def say_failures(failures: dict[Path, JobResult]) -> int:
+    """Print how many runs failed, and return the exit status."""
+    if failures:
+        print(f"{counted(len(failures), 'run')} failed, see above.", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def train_and_show(
+    runs: Sequence[RunRequest], executor: Executor, on: str, *, as_json: bool
+) -> int:
+    """Train those runs that are not finished, print all, and return the exit status.
+
+    One run is trained in this process, several by an executor.
+    """
+    left = [run for run in runs if run.fresh or not _say_finished(run)]
+    failures: dict[Path, JobResult] = {}
+    if len(left) == 1 and on == "local":
+        name = f"{left[0].config.method} on {left[0].config.data}, seed {left[0].config.seed}"
+        with stop_requests() as stop, Bar(name) as bar:
+            train_alone(left[0], stop=stop, follow=bar.follow)
+    elif left:
+        if on == "local":
+            for data, data_dir in {(run.config.data, run.config.data_dir) for run in left}:
+                download(data, data_dir)
+        failures = train_many(left, executor)
+    reasons = {result.reason for result in failures.values() if result.kind == "failed"}
+    if len(failures) == len(runs) and len(reasons) == 1:
+        raise UserError(*reasons)
+    show([run for run in runs if run.final_folder not in failures], as_json=as_json)
+    return say_failures(failures)
+
+
+def _say_finished(run: RunRequest) -> bool:
+    """Return whether a run is finished, and say so."""
+    if not finished_in(run.folder, run.config):
+        return False
+    folder = visible(str(run.folder))
+    print(f"already finished: {folder} (--fresh runs it again)", file=sys.stderr)
+    remove_leftovers(run.folder)
+    return True
+
+
+def show(runs: Sequence[RunRequest], *, as_json: bool) -> None:
+    """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
+    done = list(filter(None, (finished_in(run.final_folder, run.config) for run in runs)))
+    print_runs(done, sys.stderr if as_json else sys.stdout)
+    if as_json:
+        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in done]
+        print(json.dumps(results[0] if len(results) == 1 else results))
 
 
 def _repetitions_begun(folders: Sequence[Path]) -> str:
-    """How to go on with runs that started over, and would do so again by the same command."""
+    """Return how to resume runs that started over, which the same command would do again."""
     places = [p for folder in folders for p in (folder, folder.with_name(folder.name + REPETITION))]
     begun = [str(p) for p in places if Checkpoints(p / "checkpoint").files()]
     if not begun:
-        return "interrupted; the unfinished run was not kept."
-    return f"interrupted; go on with what was begun: onpro resume {shlex.join(begun)}"
+        return "interrupted; the unfinished runs were not kept."
+    return f"interrupted; resume what was begun with: onpro resume {shlex.join(begun)}"
 
 
-def _room(device: torch.device, config: RunConfig) -> int:
-    """How many runs such as this one a device trains at once: a CPU is filled by one."""
-    if device.type != "cuda":
-        return 1
-    free, _ = torch.cuda.mem_get_info(device)
-    return room_for_runs(free, config.image_size or find(config.data).image_size or 0)
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Make a signal interrupt the command, which may then take a while, and say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            os.write(2, b"\nonpro: stopping; runs under way save a checkpoint first.\n")
+        raise Interrupted("", number)
 
-def show(runs: Sequence[Finished], *, as_json: bool) -> None:
-    """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
-    print_runs(runs, sys.stderr if as_json else sys.stdout)
-    if as_json:
-        results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in runs]
-        print(json.dumps(results[0] if len(results) == 1 else results))
+    before = {number: signal.signal(number, interrupt) for number in handled_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

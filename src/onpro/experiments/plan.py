@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from onpro.data import find
 from onpro.errors import UserError
@@ -14,6 +15,7 @@ from onpro.runs.config import KeptModel, RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.runner import finished, finished_by_identity
 from onpro.training.device import DeviceName
+from onpro.training.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Place:
     precision: Precision = "fp32"
     data_dir: Path | None = None
     model: KeptModel = "none"
+    engine: Literal["auto"] | Engine = "auto"
+    deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ def configurations(request: Request, place: Place) -> Iterator[RunConfig]:
             data_dir=place.data_dir,
             device=place.device,
             model=place.model,
+            engine=place.engine,
+            deterministic=place.deterministic,
             **dict(request.stream),
         )
 

@@ -42,8 +42,13 @@ class Progress:
 
 
 def progress(config: RunConfig, out: Path) -> Progress | None:
-    """Return the progress of a run, None if it has not logged anything yet."""
-    events = _last_events(out / config.folder / "events.jsonl")
+    """Return the progress of a run below `out`, see `progress_in`."""
+    return progress_in(out / config.folder, config)
+
+
+def progress_in(folder: Path, config: RunConfig) -> Progress | None:
+    """Return the progress of the run in a folder, None if it has not logged anything yet."""
+    events = _last_events(folder / "events.jsonl")
     if not events:
         return None
     last = events[-1]

@@ -1,8 +1,24 @@
-"""Where runs happen: an executor starts them one by one, what goes on is the same for all."""
+"""Executors, which start runs somewhere, and `execute`, which has them train many."""
 
-from onpro.experiments.executors.crews import Crews
-from onpro.experiments.executors.execute import Event, Executor, Job, execute
+from onpro.experiments.executors.base import (
+    Executor,
+    Job,
+    JobResult,
+    RunEvent,
+    RunRequest,
+    execute,
+    requests,
+)
 from onpro.experiments.executors.local import Local, cores
-from onpro.experiments.executors.worker import Outcome
 
-__all__ = ["Crews", "Event", "Executor", "Job", "Local", "Outcome", "cores", "execute"]
+__all__ = [
+    "Executor",
+    "Job",
+    "JobResult",
+    "Local",
+    "RunEvent",
+    "RunRequest",
+    "cores",
+    "execute",
+    "requests",
+]

@@ -1,17 +1,16 @@
-"""Runs on the machines of a Ray cluster."""
+"""Runs on a Ray cluster."""
 
 import os
 import socket
 import warnings
+from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
 from onpro.errors import UserError
-from onpro.experiments.executors.execute import Job
+from onpro.experiments.executors.base import Job, JobResult, RunRequest
 from onpro.experiments.executors.local import cores
-from onpro.experiments.executors.worker import Outcome, work
-from onpro.runs.config import RunConfig
+from onpro.experiments.executors.worker import work
 from onpro.training.device import DeviceName
 
 QUIET = {
@@ -20,18 +19,18 @@ QUIET = {
 }
 
 ANSWER_WITHIN = 10.0
-"""Seconds until a cluster that does not answer is given up."""
+"""Seconds to wait for a cluster."""
 
 
 class Ray:
-    """A cluster that is there already, or one of this machine alone that ends with the command.
+    """A Ray cluster, or one of this machine alone that ends with the command.
 
     Args:
-        address: of the cluster; None starts one here.
-        cpus: cores that a run takes, which is also its number of threads.
-        gpus: share of a GPU that a run takes, at most 1, where runs compute on GPUs.
-        workers: how many runs at once at most; default: as many as fit.
-        device: on what runs compute; auto: on GPUs, if a machine of the cluster has any.
+        address: Address of the cluster; None starts one.
+        cpus: Cores of a run.
+        at_once: Number of runs that share a GPU.
+        workers: Most runs at once; None is as many as fit.
+        device: Where to compute; "auto" is on GPUs if a machine of the cluster has any.
     """
 
     def __init__(
@@ -39,52 +38,52 @@ class Ray:
         address: str | None = None,
         *,
         cpus: int = 1,
-        gpus: float = 1.0,
+        at_once: int = 1,
         workers: int | None = None,
         device: DeviceName = "auto",
     ) -> None:
         self._ray = _import()
         _connect(self._ray, address)
-        if device == "cpu" or (device == "auto" and not any(n.get("GPU") for n in self._nodes())):
-            gpus = 0.0
-        self._needs = {"CPU": float(cpus), "GPU": gpus}
+        on_gpu = device != "cpu" and (device == "cuda" or any(n.get("GPU") for n in self._nodes()))
+        self._cpus = cpus
+        self._at_once = at_once if on_gpu else 0
         self._workers = workers
+        gpus = 1 / at_once if on_gpu else 0
         if not self.slots():
             self.close()
             raise UserError(
                 f"a run takes {cpus} cores and {gpus:g} GPUs, which no machine of the Ray cluster "
-                "has: give --cpus-per-run, --gpus-per-run or --device another value."
+                "has: give --threads, --at-once or --device another value."
             )
-        # On GPUs Ray gives each task a process of its own. Trying again is not left to it.
-        remote = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)
-        self._work = remote(_work)
-        self._threads = cpus
+        # On GPUs Ray starts a process for each task. Retries are ours.
+        self._work = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(_work)
 
     def device(self) -> Literal["cpu", "cuda"]:
-        """On GPUs, if runs take a share of one."""
-        return "cuda" if self._needs["GPU"] else "cpu"
+        """Return "cuda" if runs take a share of a GPU."""
+        return "cuda" if self._at_once else "cpu"
 
     def slots(self) -> int:
-        """How many runs fit into the machines that are there now; none is spread over two."""
+        """Return how many runs fit into the machines of the cluster."""
         fitting = sum(map(self._fitting, self._nodes()))
         return fitting if self._workers is None else min(fitting, self._workers)
 
     def _nodes(self) -> list[dict[str, float]]:
-        """What each machine of the cluster has."""
+        """Return the resources of each machine of the cluster."""
         return [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
 
     def _fitting(self, there: dict[str, float]) -> int:
-        """How many runs fit into a machine; a share of a GPU lies on one GPU."""
-        cpus, gpus = self._needs["CPU"], self._needs["GPU"]
-        fitting = int(there.get("CPU", 0) // cpus)
-        return min(fitting, int(there.get("GPU", 0)) * int(1 / gpus)) if gpus else fitting
+        fitting = int(there.get("CPU", 0) // self._cpus)
+        return min(fitting, int(there.get("GPU", 0)) * self._at_once) if self._at_once else fitting
 
-    def start(self, config: RunConfig, out: Path, *, alone: bool = True) -> Job:
-        """Hand a run to the cluster, where each is alone in its process."""
-        return RayJob(self._ray, self._work.remote(config, out.absolute(), self._threads))
+    def start(self, request: RunRequest, *, alone: bool = True) -> Job:
+        """Submit a run, which is always alone in its process."""
+        request = replace(
+            request, folder=request.folder.absolute(), threads=request.threads or self._cpus
+        )
+        return RayJob(self._ray, self._work.remote(request))
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Disconnect; a cluster that was started here ends."""
         self._ray.shutdown()
 
 
@@ -94,23 +93,23 @@ class RayJob:
     def __init__(self, ray: Any, task: Any) -> None:
         self._ray = ray
         self._task = task
-        self._outcome: Outcome | None = None
+        self._result: JobResult | None = None
 
-    def outcome(self) -> Outcome | None:
-        """What the task has returned, or how it was lost."""
-        if self._outcome is None and self._ray.wait([self._task], timeout=0)[0]:
-            self._outcome = self._get()
-        return self._outcome
+    def result(self) -> JobResult | None:
+        """Return what the task returned, or how it was lost; None while it runs."""
+        if self._result is None and self._ray.wait([self._task], timeout=0)[0]:
+            self._result = self._get()
+        return self._result
 
-    def _get(self) -> Outcome:
+    def _get(self) -> JobResult:
         errors = self._ray.exceptions
         try:
-            outcome: Outcome = self._ray.get(self._task)
+            result: JobResult = self._ray.get(self._task)
         except errors.RayTaskError as error:
-            return Outcome("failed", f"{error.cause!r}.")
+            return JobResult("failed", f"{error.cause!r}.")
         except errors.RayError as error:
-            return Outcome("died", f"its worker was lost ({type(error).__name__}).")
-        return outcome
+            return JobResult("died", f"its worker was lost ({type(error).__name__}).")
+        return result
 
     def stop(self) -> None:
         """Interrupt it, as Ctrl-C does."""
@@ -121,8 +120,8 @@ class RayJob:
         self._ray.cancel(self._task, force=True)
 
 
-def _work(config: RunConfig, out: Path, threads: int) -> Outcome:
-    return work(config, out, threads=threads)
+def _work(request: RunRequest) -> JobResult:
+    return work(request)
 
 
 def _import() -> Any:
@@ -154,7 +153,7 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _require_answer(address: str) -> None:
-    """Find out whether anybody listens there; Ray itself would ask for minutes."""
+    """Raise OSError if nobody listens there; Ray itself retries for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdecimal():  # neither `auto` nor `local`
         socket.create_connection((host, int(port)), timeout=ANSWER_WITHIN).close()

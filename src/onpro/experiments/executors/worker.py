@@ -1,178 +1,170 @@
-"""Runs in a process that does nothing else, on whatever machine."""
+"""Train a requested run, in a process of any executor or in that of the command."""
 
-import os
+import io
 import signal
-import sys
-import tempfile
 import traceback
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from types import FrameType
-from typing import Literal
 
 import torch
 
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
+from onpro.experiments.executors.base import JobResult, RunRequest
 from onpro.runs.config import RunConfig
 from onpro.runs.files import Held
-from onpro.runs.runner import End, Interrupted, last, load_images, prepare, running
+from onpro.runs.runner import Interrupted, Running, last, load_images, prepare, running
 from onpro.runs.threads import THREADS, cpu_threads, threads_of
-from onpro.training import pick_device
+from onpro.runs.weights_and_biases import WandbLog, going_on
+from onpro.training import Listener, Trainer, pick_device
 from onpro.training.device import deterministic_mode
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an attempt at a run ended."""
-
-    kind: Literal["finished", "failed", "defect", "died", "busy"]
-    """Failed: by a mistake; defect: of the program; died: it did not end by itself and can go on;
-    busy: another process works on the run."""
-    reason: str = ""
-    """A sentence, unless the run is finished."""
-    said: str = ""
-    """What the run had to say on the way."""
+Stop = Callable[[], int | None]
+"""Returns the number of the signal that asks a run to stop, None as long as none has come."""
 
 
-def work(config: RunConfig, out: Path, *, threads: int | None = None) -> Outcome:
-    """Train a run, or go on with it; SIGTERM and SIGINT make it save its state and end.
+def train(
+    request: RunRequest,
+    *,
+    stop: Stop,
+    images: Callable[[RunConfig], ImageSet] = load_images,
+    follow: Callable[[Trainer], Listener] | None = None,
+) -> Running:
+    """Train a run, or resume it, yielding after each step.
 
-    What it prints comes with the outcome; after a defect it stays in a file beside the run's
-    folder, with a traceback.
+    The number of threads is set for the whole process.
 
     Args:
-        config: what to run.
-        out: where run folders are.
-        threads: of the CPU; default: as many as the run began with, else `THREADS`.
+        request: What to train, and how.
+        stop: Asked after each step.
+        images: Returns the data of a run.
+        follow: Returns a listener that shows the progress of the run.
     """
+    folder, config = request.folder, request.config
+    if pick_device(config.device).type == "cpu":
+        began_with = None if request.fresh else threads_of(folder)
+        torch.set_num_threads(request.threads or began_with or THREADS)
+    if request.wandb:
+        log: WandbLog | None = WandbLog(folder, config)
+    else:
+        log = None if request.fresh else going_on(folder, config)
+    trainer = prepare(config, images(config))
+    listeners: list[Listener] = [follow(trainer)] if follow else []
+    run = running(
+        folder,
+        config,
+        listeners=[*listeners, log] if log else listeners,
+        tensorboard=request.tensorboard,
+        trainer=trainer,
+        fresh=request.fresh,
+        checkpoint_every=request.checkpoint_every,
+        stop=stop,
+    )
+    return (yield from log.during(run) if log else run)
+
+
+def train_alone(request: RunRequest, *, stop: Stop, follow: Callable[[Trainer], Listener]) -> None:
+    """Train a run in this process; errors are raised."""
+    device = pick_device(request.config.device)
     with (
-        listening() as said,
-        stop_requests() as stop,
-        deterministic_mode(pick_device(config.device), config.deterministic),
-        cpu_threads(threads or threads_of(out / config.folder) or THREADS),
+        deterministic_mode(device, request.config.deterministic),
+        cpu_threads(torch.get_num_threads()),
     ):
-        outcome = last(attempt(config, out, stop=stop))
-        return with_what_was_said(outcome, said(), config, out)
+        last(train(request, stop=stop, follow=follow))
+
+
+def work(request: RunRequest, *, handled_again: Sequence[int] = ()) -> JobResult:
+    """Train a run in a process that does nothing else; signals make it save a checkpoint and end.
+
+    Args:
+        request: What to train.
+        handled_again: Signals that stop the run too, and are then raised for their usual handlers.
+    """
+    numbers = [signal.SIGINT, signal.SIGTERM, *handled_again]
+    with (
+        noted_signals(numbers) as stop,
+        deterministic_mode(pick_device(request.config.device), request.config.deterministic),
+        cpu_threads(torch.get_num_threads()),
+    ):
+        result = last(attempt(request, stop=stop))
+    if result.kind == "died" and (number := stop()) in handled_again:
+        signal.raise_signal(number or 0)
+    return result
 
 
 def attempt(
-    config: RunConfig,
-    out: Path,
+    request: RunRequest,
     *,
-    stop: Callable[[], int | None],
+    stop: Stop,
     images: Callable[[RunConfig], ImageSet] = load_images,
-) -> Generator[None, int | None, Outcome]:
-    """Train a run, or go on with it, handing over after each step; no error leaves it.
+) -> Generator[None, int | None, JobResult]:
+    """Train a run as `train` does; the result has its errors and what it printed."""
+    return (yield from _with_output(_attempt(request, stop, images), request))
 
-    Args:
-        config: what to run.
-        out: where run folders are.
-        stop: the number of the signal that asks it to stop, None as long as nobody does.
-        images: gives the run its data.
-    """
-    folder = out / config.folder
+
+def _attempt(
+    request: RunRequest, stop: Stop, images: Callable[[RunConfig], ImageSet]
+) -> Generator[None, int | None, JobResult]:
     try:
-        trainer = prepare(config, images(config))
-        if not (folder / "result.json").exists():  # else another process was faster
-            yield from running(folder, config, trainer=trainer, stop=stop)
+        yield from train(request, stop=stop, images=images)
     except Interrupted as interrupted:
-        return Outcome("died", str(interrupted))
+        return JobResult("died", str(interrupted))
     except Held as error:
-        return Outcome("busy", str(error))
+        return JobResult("busy", str(error))
     except UserError as error:
-        return Outcome("failed", str(error))
+        return JobResult("failed", str(error))
     except torch.OutOfMemoryError:
-        return Outcome("died", "the GPU has not enough memory for it beside what is there.")
+        return JobResult("died", "the GPU has not enough free memory for it.")
     except torch.AcceleratorError as error:  # this process computes nothing on it any more
-        return Outcome("died", f"the GPU failed ({str(error).splitlines()[0]}).")
+        return JobResult("died", f"the GPU failed ({str(error).splitlines()[0]}).")
     except Exception as error:
         traceback.print_exc()
-        return Outcome("defect", f"{type(error).__name__}: {error}")
-    return Outcome("finished")
+        return JobResult("defect", f"{type(error).__name__}: {error}")
+    return JobResult("finished")
 
 
-def with_what_was_said(outcome: Outcome, said: str, config: RunConfig, out: Path) -> Outcome:
-    """The outcome with what was printed; after a defect that is in a file, which it names."""
-    said = said.strip()
-    log = out / f"{config.folder}.log"
-    log.unlink(missing_ok=True)
-    if outcome.kind != "defect":
-        return replace(outcome, said=said)
-    log.write_text(said + "\n")
-    return replace(outcome, reason=f"{outcome.reason}; see {log}.")
+def _with_output(
+    run: Generator[None, int | None, JobResult], request: RunRequest
+) -> Generator[None, int | None, JobResult]:
+    """Run an attempt that may take turns with others, and add what it printed to its result.
 
-
-def overheard(
-    run: Generator[None, int | None, End], said: Callable[[], str]
-) -> Generator[None, int | None, tuple[End, str]]:
-    """A run that takes turns with others, and what was printed in its own turns.
-
-    Args:
-        run: hands over after each turn.
-        said: tells what was printed since it was last asked.
+    After a defect that is in a file beside the folder of the run, which the result names.
     """
-    heard: list[str] = []
+    printed = io.StringIO()
     runs: int | None = None
     with closing(run):
         while True:
             try:
-                run.send(runs)
+                with redirect_stdout(printed), redirect_stderr(printed):
+                    run.send(runs)
             except StopIteration as end:
-                return end.value, "".join([*heard, said()])
-            heard.append(said())
+                result: JobResult = end.value
+                break
             runs = yield
+    output = printed.getvalue().strip()
+    log = request.final_folder.with_name(f"{request.final_folder.name}.log")
+    log.unlink(missing_ok=True)
+    if result.kind != "defect":
+        return replace(result, output=output)
+    log.write_text(output + "\n")
+    return replace(result, reason=f"{result.reason}; see {log}.")
 
 
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], int | None]]:
-    """Note signals that ask to stop instead of ending at once; tells the first that came."""
+def noted_signals(
+    numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM),
+) -> Iterator[Stop]:
+    """Note signals instead of handling them; gives a function that returns the first."""
     arrived: list[int] = []
 
-    def request(number: int, frame: FrameType | None) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    before = {n: signal.signal(n, request) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield lambda: arrived[0] if arrived else None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def listening() -> Iterator[Callable[[], str]]:
-    """Keep what the process prints from the terminal; tells what was printed since last asked."""
-    told = 0
-    with tempfile.TemporaryFile() as file:
-
-        def said() -> str:
-            nonlocal told
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            size = os.fstat(file.fileno()).st_size
-            text = os.pread(file.fileno(), size - told, told)
-            told = size
-            return text.decode(errors="replace")
-
-        with _saying_into(file.fileno()):
-            yield said
-
-
-@contextmanager
-def _saying_into(file: int) -> Iterator[None]:
-    """Redirect what the process prints, libraries in other languages included, to a file."""
-    streams = [(sys.stdout, 1), (sys.stderr, 2)]
-    kept = [os.dup(number) for _, number in streams]
-    try:
-        for stream, number in streams:
-            stream.flush()
-            os.dup2(file, number)
-        yield
-    finally:
-        for (stream, number), before in zip(streams, kept, strict=True):
-            stream.flush()
-            os.dup2(before, number)
-            os.close(before)
