@@ -22,8 +22,6 @@ class Bars:
 
     def __enter__(self) -> "Bars":
         self._bars = _bars() if sys.stderr.isatty() else None
-        if self._bars:
-            self._bars.start()
         return self
 
     def __exit__(
@@ -50,6 +48,7 @@ class Bars:
         """A new bar, where bars are shown; it moves along the stream by itself."""
         if not self._bars:
             return None
+        self._bars.start()  # only now, for loading the data shows progress of its own
         return self._bars.add_task("", total=len(stream), status="", stream=stream)
 
     def tell(self, bar: "TaskID | None", status: str) -> None:
