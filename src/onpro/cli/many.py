@@ -138,11 +138,14 @@ def _possible(planned: Plan, what: str) -> Plan:
 
 
 def _with_data(planned: Plan, place: Place) -> Plan:
-    """Fetch what has to be downloaded before the runs all do it; leave out what cannot be."""
-    for data in dict.fromkeys(config.data for config in planned.left()):
-        if find(data).download:
+    """Fetch what has to be downloaded before the runs all do it; leave out what is not there."""
+    wanted = {(config.data, config.limit_per_class) for config in planned.left()}
+    for data, limit in sorted(wanted, key=str):
+        source = find(data)
+        if source.files:
             try:
-                load(data, data_dir=place.data_dir)
+                # A user's own folder is only looked at; a download may also be unpacked or cached.
+                load(data, data_dir=place.data_dir, limit_per_class=limit if source.download else 1)
             except UserError as error:
                 planned = planned.without(data, str(error))
     return planned

@@ -4,16 +4,12 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
 from onpro.data.image_files import ImageFile, list_classes, split_by_class
 from onpro.data.imageset import ImageSet, measured
+from onpro.data.random_split import random_test_images
 from onpro.errors import UserError, counted
 
 LOG = logging.getLogger(__name__)
-
-TEST_SHARE = 0.2
-"""Share of the images of each class that becomes the test set if the folder has none."""
 
 NAMED = 8
 """Classes whose images are counted one by one in the log."""
@@ -113,17 +109,16 @@ def _existing_split(path: Path) -> tuple[Files, Files]:
 def _random_split(path: Path, seed: int) -> tuple[Files, Files]:
     files = _list(path)
     _require_two_classes(files, path)
-    generator = torch.Generator().manual_seed(seed)
-    train: Files = {}
-    test: Files = {}
     for name, images in files.items():
         if len(images) < 2:
             raise UserError(
                 f"the class '{name}' has {counted(len(images), 'image')} in {path / name} but needs"
                 " 2, one to train and one to test with; add some or remove the class."
             )
-        count = max(1, round(TEST_SHARE * len(images)))
-        chosen = set(torch.randperm(len(images), generator=generator)[:count].tolist())
+    train: Files = {}
+    test: Files = {}
+    drawn = random_test_images([len(images) for images in files.values()], seed)
+    for (name, images), chosen in zip(files.items(), drawn, strict=True):
         train[name] = [file for i, file in enumerate(images) if i not in chosen]
         test[name] = [file for i, file in enumerate(images) if i in chosen]
     return train, test

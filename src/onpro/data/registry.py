@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onpro.data.torchvision_sets import SETS, TorchvisionSet, load_torchvision
 from onpro.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -164,10 +165,12 @@ def located(name: str) -> str:
     >>> located("digits"), located("folder:/home/me/../you/birds")
     ('digits', 'folder:/home/you/birds')
     """
-    source, _, path = name.partition(":")
-    if source != "folder" or not path:
+    source, _, argument = name.partition(":")
+    path, mark, query = argument.partition("?") if source == "hf" else (argument, "", "")
+    full = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 # pathlib follows links, or raises
+    if not path or not (source == "folder" or (source == "hf" and os.path.isdir(full))):  # noqa: PTH112
         return name
-    return f"{source}:{os.path.abspath(os.path.expanduser(path))}"  # noqa: PTH100, PTH111 # pathlib follows links, or raises
+    return f"{source}:{full}{mark}{query}"
 
 
 LARGEST_SIDE = 1024
@@ -315,6 +318,30 @@ _register_imagenet(
 _register_imagenet("imagenet1k", "ImageNet-1k, the training and validation images of 2012", 1000)
 
 
+def _register_torchvision(entry: TorchvisionSet) -> None:
+    @register(
+        entry.name,
+        description=entry.description,
+        classes=entry.classes,
+        tasks=entry.tasks,
+        image_size=entry.image_size,
+        download=True,
+        files=(entry.folder,),
+        seeded=False,
+    )
+    def from_torchvision(request: Request) -> "ImageSet":
+        return load_torchvision(
+            entry,
+            data_dir=request.data_dir,
+            image_size=request.image_size,
+            limit_per_class=request.limit_per_class,
+        )
+
+
+for _entry in SETS:
+    _register_torchvision(_entry)
+
+
 @register(
     "folder",
     description="your own images, one subfolder per class, optionally below train and test",
@@ -329,6 +356,24 @@ def _folder(request: Request) -> "ImageSet":
     return load_folder(
         Path(request.argument),
         image_size=size,
+        seed=request.seed,
+        limit_per_class=request.limit_per_class,
+    )
+
+
+@register(
+    "hf",
+    description="a Hugging Face data set of the hub or of a folder (pip install 'onpro[hf]')",
+    image_size=32,
+    argument="NAME",
+)
+def _huggingface(request: Request) -> "ImageSet":
+    from onpro.data.huggingface import load_huggingface
+
+    assert request.argument is not None  # checked by `load`
+    return load_huggingface(
+        request.argument,
+        image_size=32 if request.image_size is None else request.image_size,
         seed=request.seed,
         limit_per_class=request.limit_per_class,
     )
