@@ -79,9 +79,9 @@ def test_the_list_of_data_sets_says_what_is_there(
     before = {
         entry["name"]: entry["status"] for entry in json.loads(onpro("datasets", "--json").out)
     }
-    assert before["folder:PATH"] == before["hf:NAME"] == "yours"
-    assert before["cifar10"] == before["mnist"] == "to download"
-    assert before["imagenet1k"] == "needs --data-dir"
+    assert before["folder:PATH"] == before["hf:NAME"] == "your own"
+    assert before["cifar10"] == before["mnist"] == "download"
+    assert before["imagenet1k"] == "--data-dir"
     assert not (tmp_path / "cache").exists()
     for name in ("cifar-10-batches-py", "MNIST", "train", "val"):
         (tmp_path / "data" / name).mkdir(parents=True)

@@ -4,6 +4,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_images_are_decoded_ahead_but_not_all(monkeypatch: pytest.MonkeyPatch) -
     while len(source.decoded) < 35 - 5 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert 30 <= len(source.decoded) <= 35
-    assert isinstance(batches, type(x for x in ()))
+    assert isinstance(batches, Generator)
     batches.close()
     assert threading.active_count() == threads, "no thread is left"
 

@@ -38,14 +38,15 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps([_facts(source, folder) for source in sources()], indent=1))
         return 0
     print_table(
-        ["name", "what", "classes", "tasks", "image", "status"],
+        ["name", "what", "images", "classes", "tasks", "size", "status"],
         [
             [
                 source.usage,
                 source.description,
-                str(source.classes or "yours"),
-                str(source.tasks or "classes / 2"),
-                f"{source.image_size} px" if source.image_size else "as is",
+                f"{source.images:,}" if source.images else "",
+                str(source.classes or ""),
+                str(source.tasks or ""),
+                f"{source.image_size} px" if source.image_size else "",
                 _status(source, folder),
             ]
             for source in sources()
@@ -57,18 +58,19 @@ def main(arguments: Sequence[str]) -> int:
 def _status(source: Source, folder: Path) -> str:
     """Return whether the data are there, or where they come from."""
     if source.argument and not source.optional:
-        return "yours"
+        return "your own"
     if not source.files:
         return "included"
     if source.is_in(folder):
         return "there"
-    return "to download" if source.download else "needs --data-dir"
+    return "download" if source.download else "--data-dir"
 
 
 def _facts(source: Source, folder: Path) -> dict[str, object]:
     return {
         "name": source.usage,
         "description": source.description,
+        "images": source.images,
         "classes": source.classes,
         "tasks": source.tasks,
         "image_size": source.image_size,

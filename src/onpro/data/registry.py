@@ -49,8 +49,10 @@ class Source:
 
     name: str
     description: str
-    """One line."""
+    """A few words."""
     loader: Loader = field(repr=False)
+    images: int | None = None
+    """Number of training and test images, about; None if it depends on the data."""
     classes: int | None = None
     """Number of classes; None if it depends on the data."""
     tasks: int | None = None
@@ -100,6 +102,7 @@ def register(
     name: str,
     *,
     description: str,
+    images: int | None = None,
     classes: int | None = None,
     tasks: int | None = None,
     image_size: int | None = None,
@@ -125,6 +128,7 @@ def register(
             name=name,
             description=description,
             loader=loader,
+            images=images,
             classes=classes,
             tasks=tasks,
             image_size=image_size,
@@ -224,7 +228,8 @@ def _register_third_parties() -> None:
 
 @register(
     "digits",
-    description="scikit-learn's handwritten digits, 1797 real images, nothing to download",
+    description="scikit-learn's digits",
+    images=1797,
     classes=10,
     tasks=5,
     image_size=8,
@@ -238,7 +243,8 @@ def _digits(request: Request) -> "ImageSet":
 
 @register(
     "cifar10",
-    description="CIFAR-10, 60000 photographs of animals and vehicles",
+    description="CIFAR-10, photographs",
+    images=60000,
     classes=10,
     tasks=5,
     image_size=32,
@@ -254,7 +260,8 @@ def _cifar10(request: Request) -> "ImageSet":
 
 @register(
     "cifar100",
-    description="CIFAR-100, 60000 photographs of a hundred kinds of things",
+    description="CIFAR-100, photographs",
+    images=60000,
     classes=100,
     tasks=10,
     image_size=32,
@@ -270,7 +277,8 @@ def _cifar100(request: Request) -> "ImageSet":
 
 @register(
     "tinyimagenet",
-    description="Tiny ImageNet, 110000 photographs of two hundred kinds of things",
+    description="Tiny ImageNet",
+    images=110000,
     classes=200,
     tasks=100,
     image_size=64,
@@ -288,10 +296,11 @@ IMAGENET_PLACES = (".", "imagenet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC")
 """Where `train` and `val` are looked for in the data folder; the last is Kaggle's layout."""
 
 
-def _register_imagenet(name: str, description: str, classes: int) -> None:
+def _register_imagenet(name: str, description: str, images: int, classes: int) -> None:
     @register(
         name,
         description=description,
+        images=images,
         classes=classes,
         tasks=50,
         image_size=224,
@@ -312,16 +321,15 @@ def _register_imagenet(name: str, description: str, classes: int) -> None:
         )
 
 
-_register_imagenet(
-    "imagenet100", "ImageNet-100, 100 classes of ImageNet-1k drawn with seed 1993", 100
-)
-_register_imagenet("imagenet1k", "ImageNet-1k, the training and validation images of 2012", 1000)
+_register_imagenet("imagenet100", "100 classes of ImageNet", 133000, 100)
+_register_imagenet("imagenet1k", "ImageNet (ILSVRC 2012)", 1331167, 1000)
 
 
 def _register_torchvision(entry: TorchvisionSet) -> None:
     @register(
         entry.name,
         description=entry.description,
+        images=entry.images,
         classes=entry.classes,
         tasks=entry.tasks,
         image_size=entry.image_size,
@@ -344,7 +352,7 @@ for _entry in SETS:
 
 @register(
     "folder",
-    description="your own images, one subfolder per class, optionally below train and test",
+    description="your images, by class",
     image_size=32,
     argument="PATH",
 )
@@ -363,7 +371,7 @@ def _folder(request: Request) -> "ImageSet":
 
 @register(
     "hf",
-    description="a Hugging Face data set of the hub or of a folder (pip install 'onpro[hf]')",
+    description="Hugging Face, hub or disk",
     image_size=32,
     argument="NAME",
 )
@@ -381,7 +389,8 @@ def _huggingface(request: Request) -> "ImageSet":
 
 @register(
     "tiny",
-    description="generated coloured stripes, for testing code, not methods",
+    description="stripes, for testing code",
+    images=480,
     classes=6,
     tasks=3,
     image_size=12,

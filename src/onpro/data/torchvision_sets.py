@@ -39,6 +39,8 @@ class TorchvisionSet:
     kind: str
     """Name of the class in `torchvision.datasets`."""
     description: str
+    images: int
+    """Number of training and test images."""
     folder: str
     """What it is in the data folder."""
     classes: int
@@ -63,21 +65,21 @@ MNIST_PARTS: dict[str, Any] = {
 }
 
 SETS = (
-    TorchvisionSet("mnist", "MNIST", "MNIST, 70000 handwritten digits", "MNIST", **MNIST_PARTS),
+    TorchvisionSet("mnist", "MNIST", "MNIST, handwritten digits", 70000, "MNIST", **MNIST_PARTS),
     TorchvisionSet(
         "fashionmnist",
         "FashionMNIST",
-        "Fashion-MNIST, 70000 images of clothes",
+        "Fashion-MNIST, clothes",
+        70000,
         "FashionMNIST",
         **MNIST_PARTS,
     ),
-    TorchvisionSet(
-        "kmnist", "KMNIST", "Kuzushiji-MNIST, 70000 Japanese characters", "KMNIST", **MNIST_PARTS
-    ),
+    TorchvisionSet("kmnist", "KMNIST", "Kuzushiji-MNIST", 70000, "KMNIST", **MNIST_PARTS),
     TorchvisionSet(
         "svhn",
         "SVHN",
-        "Street View House Numbers, 99289 digits",
+        "Street View House Numbers",
+        99289,
         "train_32x32.mat",
         classes=10,
         image_size=32,
@@ -87,7 +89,8 @@ SETS = (
     TorchvisionSet(
         "stl10",
         "STL10",
-        "STL-10, 13000 photographs",
+        "STL-10, photographs",
+        13000,
         "stl10_binary",
         classes=10,
         image_size=96,
@@ -97,7 +100,8 @@ SETS = (
     TorchvisionSet(
         "eurosat",
         "EuroSAT",
-        "EuroSAT, 27000 satellite images of land use",
+        "EuroSAT, satellite images",
+        27000,
         "eurosat",
         classes=10,
         image_size=64,
@@ -108,20 +112,20 @@ SETS = (
     TorchvisionSet(
         "imagenette",
         "Imagenette",
-        "Imagenette, 13394 photographs of ten classes of ImageNet",
+        "ten classes of ImageNet",
+        13394,
         "imagenette2",
         classes=10,
         image_size=64,
         test=({"split": "val"},),
         tasks=5,
     ),
-    TorchvisionSet(
-        "food101", "Food101", "Food-101, 101000 photographs of dishes", "food-101", 101, 64
-    ),
+    TorchvisionSet("food101", "Food101", "Food-101, dishes", 101000, "food-101", 101, 64),
     TorchvisionSet(
         "flowers102",
         "Flowers102",
-        "Oxford Flowers 102, 8189 photographs",
+        "Oxford Flowers",
+        8189,
         "flowers-102",
         classes=102,
         image_size=64,
@@ -130,7 +134,8 @@ SETS = (
     TorchvisionSet(
         "pets",
         "OxfordIIITPet",
-        "Oxford-IIIT Pets, 7349 photographs of cats and dogs",
+        "Oxford-IIIT Pets",
+        7349,
         "oxford-iiit-pet",
         classes=37,
         image_size=64,
@@ -140,7 +145,8 @@ SETS = (
     TorchvisionSet(
         "dtd",
         "DTD",
-        "Describable Textures, 5640 photographs",
+        "Describable Textures",
+        5640,
         "dtd",
         classes=47,
         image_size=64,
@@ -149,7 +155,8 @@ SETS = (
     TorchvisionSet(
         "aircraft",
         "FGVCAircraft",
-        "FGVC Aircraft, 10000 photographs of a hundred variants",
+        "FGVC Aircraft, variants",
+        10000,
         "fgvc-aircraft-2013b",
         classes=100,
         image_size=64,
@@ -158,7 +165,8 @@ SETS = (
     TorchvisionSet(
         "gtsrb",
         "GTSRB",
-        "German traffic signs, 39270 photographs",
+        "German traffic signs",
+        39270,
         "gtsrb",
         classes=43,
         image_size=32,
