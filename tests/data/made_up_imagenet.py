@@ -26,7 +26,7 @@ def photograph(seed: int, shape: tuple[int, int]) -> Image.Image:
     random = np.random.default_rng(seed)
     width, height = shape
     mixed = np.zeros((height, width, 3), np.float32)
-    for grain, weight in ((1, 0.12), (4, 0.2), (16, 0.3), (64, 0.38)):
+    for grain, weight in ((1, 0.25), (4, 0.2), (16, 0.25), (64, 0.3)):
         small = random.integers(0, 256, (height // grain + 2, width // grain + 2, 3), np.uint8)
         large = Image.fromarray(small).resize(shape, Image.Resampling.BICUBIC)
         mixed += weight * np.asarray(large)
@@ -43,7 +43,7 @@ def write_pool(folder: Path, count: int, shapes: Sequence[tuple[int, int]] = SHA
         exif = Image.Exif()
         if k == 3:
             exif[0x0112] = 6
-        image.convert({1: "L", 2: "CMYK"}.get(k, "RGB")).save(path, quality=88, exif=exif)
+        image.convert({1: "L", 2: "CMYK"}.get(k, "RGB")).save(path, quality=90, exif=exif)
         return path
 
     with ThreadPoolExecutor() as threads:

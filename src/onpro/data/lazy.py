@@ -24,7 +24,7 @@ DEFAULT_LIMIT = 8 * 2**30
 """Bytes of decoded images that a split keeps in memory by default, or half of the machine's memory
 if that is less. The test images of ImageNet-1k take 7.0 GiB at 224×224 pixels."""
 
-AHEAD = 128
+AHEAD = 256
 """Images decoded ahead of those that are needed next."""
 
 
@@ -130,8 +130,9 @@ class LazySplit(Split):
         if not parts:
             return
         sizes = [len(part) for part in parts]
-        labels = self.labels.index_select(0, torch.cat(parts).to(self.labels.device)).split(sizes)
-        chosen = self._indices[torch.cat(parts).cpu()].split(sizes)  # the only host–device sync
+        together = torch.cat(parts)
+        labels = self.labels.index_select(0, together.to(self.labels.device)).split(sizes)
+        chosen = self._indices[together.cpu()].split(sizes)  # the only host–device sync
         waiting: deque[_Decoding] = deque()
         pool = ThreadPoolExecutor()
         try:
