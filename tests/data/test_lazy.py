@@ -60,6 +60,20 @@ def test_both_ways_give_the_same_data(birds: Path, monkeypatch: pytest.MonkeyPat
             assert y.labels.equal(x.labels)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_batches_are_those_in_memory(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_memory, as_needed = both(birds, monkeypatch)
+    device = torch.device("cuda")
+    a, b = in_memory.train.to(device), as_needed.train.to(device)
+    order = torch.randperm(len(a), generator=torch.Generator().manual_seed(0)).to(device)
+    for x, y in zip(a.batches(order.split(7)), b.batches(order.split(7)), strict=True):
+        assert y.images.device.type == y.labels.device.type == "cuda"
+        assert y.images.equal(x.images)
+        assert y.labels.equal(x.labels)
+    assert b.select(order[:5]).images.equal(a.select(order[:5]).images)
+
+
 def test_parts_of_a_split(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_memory, as_needed = both(birds, monkeypatch)
     chosen, swapped = torch.tensor([50, 3, 4]), torch.tensor([2, 1, 0])
