@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from onpro.data.lazy import LIMIT
 from onpro.methods import methods
 from tests.cli.conftest import Command
+from tests.data.made_up_imagenet import write_pool
 
 SMALL = [
     "--like", "tiny", "--image-size", "8", "--classes", "4", "--tasks", "2", "--memory", "8",
@@ -53,6 +55,27 @@ def test_a_method_that_cannot_be_measured_does_not_take_the_others_along(onpro: 
     assert answer.status == 0
     assert "cope is left out" in answer.err
     assert "gdumb, memory of 2 images" in answer.out
+
+
+def test_waiting_for_images_is_measured(
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "0")
+    for name in ("owl", "wren"):
+        write_pool(tmp_path / "birds" / name, 40, [(20, 16)])
+    small = ["--data", "folder:birds", "--image-size", "12", "--batch-size", "2"]
+    few = ["--tasks", "2", "--steps", "3", "--memory", "4", "--device", "cpu"]
+    answer = onpro("bench", "er", *small, *few, "--json")
+    assert answer.status == 0, answer.err
+    (measured,) = json.loads(answer.out)
+    assert measured["ms"] > 0
+    assert measured["ms_without_waiting"] > 0
+    assert 0 <= measured["waiting_percent"] < 100
+    assert (measured["steps"], measured["image_size"], measured["engine"]) == (3, 12, "eager")
+    assert "without waiting" in answer.err
+    longer = onpro("bench", "er", *small, *few, "--steps", "400")
+    assert longer.status == 2
+    assert "give fewer --steps" in longer.err
 
 
 def test_help_fits_80_columns(onpro: Command) -> None:

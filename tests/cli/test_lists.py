@@ -1,6 +1,7 @@
 """`onpro methods`, `onpro recipes` and `onpro datasets`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,26 @@ def test_datasets_as_json(onpro: Command) -> None:
     digits = next(entry for entry in listed if entry["name"] == "digits")
     assert (digits["classes"], digits["tasks"], digits["image_size"]) == (10, 5, 8)
     assert digits["download"] is False
+    assert digits["status"] == "included"
+
+
+def test_the_list_of_data_sets_says_what_is_there(
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = {
+        entry["name"]: entry["status"] for entry in json.loads(onpro("datasets", "--json").out)
+    }
+    assert before["folder:PATH"] == before["hf:NAME"] == "your own"
+    assert before["cifar10"] == before["mnist"] == "download"
+    assert before["imagenet1k"] == "--data-dir"
+    assert not (tmp_path / "cache").exists()
+    for name in ("cifar-10-batches-py", "MNIST", "train", "val"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+    listed = json.loads(onpro("datasets", "--json", "--data-dir", "data").out)
+    after = {entry["name"]: entry["status"] for entry in listed}
+    there = {"cifar10", "mnist", "imagenet100", "imagenet1k"}
+    assert {name for name, status in after.items() if status == "there"} == there
 
 
 @pytest.mark.parametrize("command", ["methods", "recipes", "datasets"])

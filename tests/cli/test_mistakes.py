@@ -49,7 +49,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "memory of one": ([*ER, "--memory", "1"], "a memory of 1 image is smaller"),
     "memory below a batch": ([*ER, "--memory", "5"], "smaller than a batch of 10"),
     "memory without bounds": ([*ER, "--memory", "100000000000000"], "does not fit"),
-    "no seeds": ([*ER, "--seeds", "0"], "seeds must be at least 1, not 0"),
+    "no seeds": ([*ER, "--seeds", "0"], "seeds must be from 1 to 10000, not 0"),
     "too many at once": ([*ER, "--at-once", "33"], "--at-once takes 1 to 32"),
     "negative seed": ([*ER, "--seed", "-1"], "seed must be at least 0"),
     "seed without bounds": ([*ER, "--seed", "9" * 30], "below 2^63"),

@@ -242,12 +242,21 @@ def test_what_does_not_exist_is_named_and_the_rest_is_run(
     assert "1 of 1 done" in answer.err
 
 
+def test_without_imagenet_its_table_says_what_to_give(onpro: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    few = ["--methods", "er", "--seeds", "1", "--device", "cpu", "--data-dir", "empty"]
+    answer = onpro("table", "tableA2", *few)
+    assert answer.status == 2
+    assert "nothing of tableA2 can be run: ER on imagenet100, M = 1000" in answer.err
+    assert "give the folder that contains its folders train and val with --data-dir" in answer.err
+
+
 def test_a_whole_table_can_be_planned(onpro: Command) -> None:
-    for name in ("table1", "tableA1", "tableA4"):
+    for name in ("table1", "tableA1", "tableA2", "tableA4"):
         answer = onpro("table", name, "--dry-run", "--device", "cpu")
         assert answer.status == 0
         data = {data for data, _ in paper_table(name).places}
-        lines = [line.split()[0] for line in answer.out.splitlines() if line]
+        lines = [line.split()[0] for line in answer.out.splitlines() if line.strip()]
         assert all(lines.count(name) <= 1 for name in data), "a line for each data set"
         assert lines.count("cifar10") == 1
         assert len(lines) <= 4 + len(data)

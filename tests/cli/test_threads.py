@@ -99,7 +99,7 @@ def test_results_with_different_numbers_of_threads_are_told(onpro: Command, tmp_
     unequal = "computed with 1 and 2 threads, which changes the last digits."
     assert f"these runs {unequal}" in onpro(*RUN, "--seeds", "2").out
     told = onpro("sweep", "sweep.toml", "--device", "cpu").err
-    assert f"er on tiny, M = 20: its runs {unequal}" in told
+    assert f"er, limit_per_class=8, tiny, M = 20: its runs {unequal}" in told
 
 
 @pytest.mark.parametrize("command", [RUN, ["resume", "x"], ["bench", "er", "--like", "tiny"]])

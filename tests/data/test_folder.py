@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 from PIL import EpsImagePlugin, Image
 
 from onpro.data import decode, load
-from onpro.data.folder import SUFFIXES, load_folder
+from onpro.data.folder import load_folder
+from onpro.data.image_files import SUFFIXES
 from onpro.data.imageset import ImageSet, measure
 from onpro.errors import UserError
 
@@ -74,6 +76,17 @@ def test_images_come_in_the_order_of_their_names(birds: Path) -> None:
     data = small(birds)
     owls = levels(data, "train")[:8]
     assert owls == sorted(owls)
+
+
+def test_only_images_within_the_limit_are_decoded(birds: Path) -> None:
+    whole = small(birds)
+    kept = set(levels(whole.limit_per_class(2), "train") + levels(whole, "test"))
+    for file in (birds / "owl").iterdir():
+        if int(file.stem) * 20 + 3 not in kept:
+            file.write_text("not decoded")
+    data = load(f"folder:{birds}", image_size=8, limit_per_class=2)
+    assert data.train.images.equal(whole.limit_per_class(2).train.images)
+    assert data.test.images.equal(whole.test.images)
 
 
 def test_a_folder_with_its_own_split_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -313,6 +326,7 @@ PEAK = """
 import resource, sys
 from pathlib import Path
 from onpro.data import decode
+from onpro.data.image_files import ImageFile, ImageFiles
 most, small, *files = sys.argv[1:]
 if int(most):
     decode.DECODING = decode.Quota(int(most))
@@ -321,7 +335,8 @@ def peak():
 before = peak()
 for file in files:
     of_a_thread = [Path(file)] + [Path(small)] * (decode.CHUNK - 1)
-    decode.decode_files(6 * of_a_thread, 8)
+    files = [ImageFile(str(path), 0) for path in 6 * of_a_thread]
+    decode.decode_all(ImageFiles(Path(), files, 8), range(len(files)), "")
 print(peak() - before)
 """
 
@@ -383,21 +398,22 @@ def test_a_folder_without_rights_is_named(
 ) -> None:
     place = birds if closed == "birds" else birds / closed
 
-    def denied(path: Path, *given: Any, original: Any = Path.iterdir, **more: Any) -> Any:
-        if path == place:
+    def denied(path: Any, *given: Any, original: Any) -> Any:
+        if Path(path) == place:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return original(path, *given, **more)
+        return original(path, *given)
 
-    monkeypatch.setattr(Path, "iterdir", denied)
+    monkeypatch.setattr(Path, "iterdir", partialmethod(denied, original=Path.iterdir))
+    monkeypatch.setattr(os, "scandir", partial(denied, original=os.scandir))
     with pytest.raises(UserError, match=f"{closed} cannot be read: Permission denied"):
         small(birds)
     monkeypatch.undo()
 
-    def unseen(path: Path, *given: Any, original: Any = Path.stat, **more: Any) -> Any:
-        if path.parent == place:
+    def unseen(path: Any, *given: Any, original: Any = os.stat, **more: Any) -> Any:
+        if isinstance(path, (str, Path)) and Path(path).parent == place:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return original(path, *given, **more)
 
-    monkeypatch.setattr(Path, "stat", unseen)  # it may be listed, but not looked into
+    monkeypatch.setattr(os, "stat", unseen)  # it may be listed, but not looked into
     with pytest.raises(UserError, match="cannot be read: Permission denied"):
         small(birds)

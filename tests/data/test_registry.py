@@ -58,11 +58,25 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
         load("cifar1")
 
 
-@pytest.mark.parametrize("name", ["imagenet100", "imagenet1k"])
-def test_a_data_set_of_the_paper_without_a_source_is_no_slip_of_the_pen(name: str) -> None:
-    with pytest.raises(UserError, match=f"cannot load the paper's data set '{name}' yet") as caught:
-        load(name)
-    assert "did you mean" not in str(caught.value)
+def test_a_folder_is_written_with_its_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no data set 'photos'; for the folder write folder:photos"):
+        load("photos")
+
+
+@pytest.mark.parametrize("limit", [0, -2])
+def test_a_limit_below_one_is_refused_before_anything_is_loaded(limit: int) -> None:
+    with pytest.raises(UserError, match="at least 1"):
+        load("folder:nowhere", limit_per_class=limit)
+
+
+def test_any_source_is_limited() -> None:
+    data = load("digits", limit_per_class=3)
+    assert data.train.labels.bincount().tolist() == [3] * 10
+    assert data.train.images.equal(load("digits").limit_per_class(3).train.images)
 
 
 def test_a_source_without_an_argument_takes_none() -> None:

@@ -140,6 +140,20 @@ def test_images_are_decoded_once(folder: Path, caplog: pytest.LogCaptureFixture)
     assert {path.name for path in folder.parent.iterdir()} == names
 
 
+def test_with_a_limit_no_other_images_are_decoded_or_cached(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited = load("tinyimagenet", data_dir=folder.parent, limit_per_class=1)
+    assert "decoding 10 images" in caplog.text
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    expected = load_from(folder.parent).limit_per_class(1)
+    caplog.clear()
+    from_cache = load("tinyimagenet", data_dir=folder.parent, limit_per_class=1)
+    assert not caplog.text
+    for data in (limited, from_cache):
+        assert data.fingerprint == expected.fingerprint
+
+
 def test_the_cache_can_be_read_by_those_who_can_read_the_images(folder: Path) -> None:
     load_from(folder.parent)
     cache, image = folder.with_suffix(".safetensors"), folder / "wnids.txt"
@@ -280,7 +294,7 @@ def test_a_file_that_is_no_image_is_named(
 def test_progress_is_said_now_and_then(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onpro.data.decode.LOG_INTERVAL", 0.0)
+    monkeypatch.setattr("onpro.data.progress.LOG_INTERVAL", 0.0)
     load_from(folder.parent)
     assert "decoding 25 images of Tiny ImageNet: 100 %" in caplog.text
     assert all(record.levelno == logging.WARNING for record in caplog.records), "so that it is seen"

@@ -161,12 +161,21 @@ def test_the_data_of_table_1_are_split_as_in_the_paper(data: str) -> None:
     assert not source.seeded, "runs of several seeds share them"
 
 
-def test_the_cells_of_imagenet_are_named_and_left_out() -> None:
+@pytest.mark.parametrize(("data", "memory"), [("imagenet100", 1000), ("imagenet1k", 5000)])
+def test_imagenet_is_learned_as_in_the_paper(data: str, memory: int) -> None:
     there = plan(paper_table("tableA2").requests(), Path("nowhere"), Place())
-    assert not there.left()
-    small, large = there.problems()
-    assert "er, imagenet100, M = 1000" in small
-    assert "cannot load the paper's data set 'imagenet1k' yet" in large
+    assert not there.problems()
+    runs = [run for run in there.left() if run.data == data]
+    assert {run.memory for run in runs} == {memory}
+    assert {run.seed for run in runs} == {0, 1, 2}
+    source = find(data)
+    assert (source.tasks, source.image_size, source.seeded) == (50, 224, False)
+    for run in runs:
+        settings = asdict(run.settings)
+        assert (settings["replay_batch"], settings["augmentation"]) == (10, "ocm")
+        assert settings["encoder"] == "resnet18-imagenet"
+        assert settings.get("rotations", 1) == 1
+        assert run.batch_size == 10
 
 
 def test_every_table_is_there_with_its_number_of_runs() -> None:

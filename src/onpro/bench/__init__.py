@@ -2,5 +2,6 @@
 
 from onpro.bench.measure import Measure, bench, document
 from onpro.bench.peak import matrix_peak
+from onpro.bench.waiting import waiting
 
-__all__ = ["Measure", "bench", "document", "matrix_peak"]
+__all__ = ["Measure", "bench", "document", "matrix_peak", "waiting"]

@@ -23,6 +23,13 @@ class Command:
     """Data set whose values of the methods' settings, classes, tasks and image size are taken;
     its images are not."""
 
+    data: str = ""
+    """Data set whose images are loaded: measures instead what share of the time steps wait for
+    them, over STEPS steps of its stream."""
+
+    data_dir: Path | None = None
+    """Where the data set of --data lies; else $ONPRO_DATA, else the user's cache."""
+
     recipe: str | None = None
     """A named variation of the methods."""
 
@@ -84,10 +91,13 @@ def main(arguments: Sequence[str]) -> int:
     if "--show" in arguments and not options.show:
         raise UserError("name at least one file that onpro bench --save has written: --show FILE.")
     with importing():
-        from onpro.cli.measuring import carry_out, table_of
+        from onpro.cli.measuring import carry_out, measure_waiting, table_of
 
     if options.show:
         print("\n\n".join(map(table_of, options.show)))
         return 0
-    carry_out(options)
+    if options.data:
+        measure_waiting(options)
+    else:
+        carry_out(options)
     return 0

@@ -38,10 +38,13 @@ class _Shown:
         raise NotImplementedError
 
     def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def _start(self) -> None:
         if sys.stderr.isatty():
             self._screen = self._drawn()
             self._screen.start()
-        return self
 
     def __exit__(
         self,
@@ -75,8 +78,12 @@ class Bar(_Shown):
         self._bar = _rich_bar()
         return self._bar
 
+    def __enter__(self) -> Self:
+        return self  # it is shown once there is a run: loading the data may show another bar
+
     def follow(self, trainer: Trainer) -> "Bar":
         """Follow a run; return the bar as the listener of the run."""
+        self._start()
         self._stream = trainer.stream
         self._say(f"{self._name}: {counted(len(self._stream), 'step')}")
         if self._screen:

@@ -88,10 +88,11 @@ def _possible(planned: Plan, what: str) -> Plan:
 
 
 def _with_data(planned: Plan, place: Place) -> Plan:
-    """Download data sets before the runs all do; leave out what cannot be loaded."""
-    for data in dict.fromkeys(config.data for config in planned.left()):
+    """Load data sets before the runs all do; leave out what is not there."""
+    wanted = {(config.data, config.limit_per_class) for config in planned.left()}
+    for data, limit in sorted(wanted, key=str):
         try:
-            download(data, place.data_dir)
+            download(data, place.data_dir, limit)
         except UserError as error:
             planned = planned.without(data, str(error))
     return planned

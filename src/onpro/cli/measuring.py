@@ -11,7 +11,7 @@ from typing import Any, TextIO, get_args
 
 import torch
 
-from onpro.bench import Measure, bench, document, matrix_peak
+from onpro.bench import Measure, bench, document, matrix_peak, waiting
 from onpro.cli.bench import Command
 from onpro.cli.parsing import whole
 from onpro.cli.printing import print_table
@@ -19,7 +19,7 @@ from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.methods import method, methods, settings_for
 from onpro.reports.bench import bench_table, conditions, figures_by_task
-from onpro.runs import RunConfig
+from onpro.runs import RunConfig, SharedImages
 from onpro.runs.files import read_json, save
 from onpro.runs.threads import THREADS, cpu_threads, require_threads
 from onpro.text import visible
@@ -73,6 +73,50 @@ def _measure(
         print(f"saved {visible(str(options.save))}", file=out)
     if options.json:
         print(json.dumps(document(results, device, measure)))
+
+
+def measure_waiting(options: Command) -> None:
+    """Measure how long steps wait for the images of a data set, and print it."""
+    names = options.methods or (DEFAULT,)
+    names = tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
+    Measure(options.steps)  # refuses a bad number
+    device = pick_device(options.device)
+    images = SharedImages()
+    results: list[dict[str, Any]] = []
+    with cpu_threads(options.threads or THREADS) if device.type == "cpu" else nullcontext():
+        for name, memory in product(names, _numbers("memory", options.memory)):
+            config = RunConfig(
+                method=name,
+                settings=settings_for(name, options.data, options.recipe),
+                data=options.data,
+                memory=memory,
+                recipe=options.recipe,
+                tasks=options.tasks,
+                batch_size=options.batch_size,
+                image_size=options.image_size,
+                precision=pick_precision(options.precision, device),
+                data_dir=options.data_dir,
+                device=options.device,
+                engine=pick_engine(options.engine, device),
+            )
+            results.append(waiting(config, images(config), options.steps))
+    print_table(
+        ["method", "memory", "ms per step", "without waiting", "waiting", "images/s"],
+        [
+            [
+                result["method"],
+                str(result["memory"]),
+                f"{result['ms']:.2f}",
+                f"{result['ms_without_waiting']:.2f}",
+                f"{result['waiting_percent']:.1f} %",
+                f"{result['images_per_second']:,.0f}",
+            ]
+            for result in results
+        ],
+        sys.stderr if options.json else sys.stdout,
+    )
+    if options.json:
+        print(json.dumps(results))
 
 
 def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _files(path: Path) -> Iterator[Path]:
     """The file itself, or the images in a folder and its subfolders, hidden ones left out."""
-    from onpro.data.folder import SUFFIXES
+    from onpro.data.image_files import SUFFIXES
 
     if not path.exists():
         raise UserError(f"there is no image {path}.")

@@ -117,10 +117,12 @@ def image_side(data: str, given: int | None) -> int:
         return 0
 
 
-def download(data: str, data_dir: Path | None) -> None:
-    """Download a data set, so that the runs need not."""
-    if find(data).download:
-        load(data, data_dir=data_dir)
+def download(data: str, data_dir: Path | None, limit_per_class: int | None) -> None:
+    """Load a data set once before several runs do, which downloads or decodes what is missing."""
+    source = find(data)
+    if source.files:  # a user's own folder is only looked at
+        limit = limit_per_class if source.download else 1
+        load(data, data_dir=data_dir, limit_per_class=limit)
 
 
 def run_requests(
@@ -187,8 +189,9 @@ def train_and_show(
             train_alone(left[0], stop=stop, follow=bar.follow)
     elif left:
         if on == "local":
-            for data, data_dir in {(run.config.data, run.config.data_dir) for run in left}:
-                download(data, data_dir)
+            configs = [run.config for run in left]
+            for wanted in {(c.data, c.data_dir, c.limit_per_class) for c in configs}:
+                download(*wanted)
         failures = train_many(left, executor)
     reasons = {result.reason for result in failures.values() if result.kind == "failed"}
     if len(failures) == len(runs) and len(reasons) == 1:

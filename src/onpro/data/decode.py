@@ -1,21 +1,25 @@
-"""Decode image files to small square RGB images."""
+"""Decode image files to small square RGB images.
 
-import logging
-import time
+Pillow and torchvision decode JPEG files with the same library at the same speed. torchvision
+resizes faster, but its pixels depend on the CPU's instruction set; hence Pillow.
+"""
+
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Condition
+from typing import BinaryIO, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
+from onpro.data.progress import showing
 from onpro.errors import UserError
-
-LOG = logging.getLogger(__name__)
 
 MOST_PIXELS_IN_FILE = 2**26
 """Larger images are refused before they are decoded."""
@@ -34,8 +38,7 @@ EPS files with Ghostscript."""
 CHUNK = 64
 """Images that a thread decodes before it takes more."""
 
-LOG_INTERVAL = 10.0
-"""Seconds between progress messages."""
+Pixels = npt.NDArray[np.uint8]
 
 
 class Quota:
@@ -63,56 +66,110 @@ DECODING = Quota(MOST_PIXELS_AT_ONCE)
 """Pixels that may be decoded at the same time."""
 
 
-def decode_files(paths: Sequence[Path], size: int, *, title: str | None = None) -> Tensor:
-    """Decode image files to uint8 (n, 3, size, size), in threads.
+class Images(Protocol):
+    """Encoded images, which are decoded one by one, by several threads at once."""
+
+    @property
+    def size(self) -> int:
+        """Side of the decoded images in pixels."""
+
+    @property
+    def digest(self) -> str:
+        """Identifies the images without decoding them."""
+
+    def __len__(self) -> int:
+        """Number of images."""
+
+    def decode(self, index: int) -> Pixels:
+        """Return an image as uint8 (3, size, size); a `UserError` names a damaged one."""
+
+    def check(self) -> None:
+        """Raise a `UserError` that names a damaged image, as far as a quick look can tell."""
+
+
+def decode_all(images: Images, indices: Sequence[int], title: str) -> Tensor:
+    """Decode images to uint8 (n, 3, size, size), in threads, and show progress.
 
     Args:
-        paths: the files.
-        size: side of the square images in pixels.
-        title: logs progress under this title every few seconds; default: no progress.
+        images: the encoded images.
+        indices: which of them.
+        title: description of the progress bar.
     """
-    images = torch.empty(len(paths), 3, size, size, dtype=torch.uint8)
-    starts = range(0, len(paths), CHUNK)
+    decoded = torch.empty(len(indices), 3, images.size, images.size, dtype=torch.uint8)
+    rows = decoded.numpy()  # copied by NumPy, for torch would use several threads in each of ours
+    starts = range(0, len(indices), CHUNK)
 
     def decode_chunk(start: int) -> None:
-        for index, path in enumerate(paths[start : start + CHUNK], start):
-            images[index] = decode_file(path, size)
+        for row, index in enumerate(indices[start : start + CHUNK], start):
+            rows[row] = images.decode(index)
 
-    logged = time.monotonic()
-    with ThreadPoolExecutor() as pool:  # Pillow decodes without holding the GIL
+    # Pillow decodes without holding the GIL.
+    with ThreadPoolExecutor() as pool, showing(title, len(indices)) as advance:
         try:
             for start, _ in zip(starts, pool.map(decode_chunk, starts), strict=True):
-                if title and time.monotonic() - logged >= LOG_INTERVAL:
-                    logged = time.monotonic()
-                    done = min(start + CHUNK, len(paths))
-                    LOG.warning("%s: %d %%", title, 100 * done // len(paths))
+                advance(min(CHUNK, len(indices) - start))
         except BaseException:  # on Ctrl-C too, without working off the queue
             pool.shutdown(cancel_futures=True)
             raise
-    return images
+    return decoded
 
 
 def decode_file(path: Path, size: int) -> Tensor:
-    """Decode an image file to uint8 (3, size, size).
+    """Decode an image file to uint8 (3, size, size); see `decode_image`."""
+    return torch.from_numpy(decode_image(path, size, name=path).copy())
+
+
+def decode_image(source: str | Path | BinaryIO, size: int, *, name: object) -> Pixels:
+    """Decode an encoded image to uint8 (3, size, size).
 
     The image is rotated according to its EXIF orientation, converted to RGB, resized with
     antialiasing so that its shorter side fits, and centre-cropped to a square.
+
+    Args:
+        source: a path or a file object.
+        size: side of the square in pixels.
+        name: name of the image in error messages.
     """
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(source, formats=FORMATS) as image:
             _require_few_pixels(image)
             with DECODING.taking(image.width * image.height):
                 square = _square(image, size)
                 image.close()  # frees its pixels
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UserError(f"the image {path} has too many pixels; shrink or remove it.") from error
+        raise UserError(f"the image {name} has too many pixels; shrink or remove it.") from error
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises many kinds of errors on damaged files
         raise UserError(
-            f"the image {path} cannot be read ({error}); replace or remove it."
+            f"the image {name} cannot be read ({error}); replace or remove it."
         ) from error
-    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+    return np.asarray(square).transpose(2, 0, 1)
+
+
+ENDS = {
+    b"\xff\xd8\xff": b"\xff\xd9",  # JPEG
+    b"\x89PNG": b"IEND",
+    b"GIF8": b";",
+    b"RIFF": b"",  # WebP
+    b"BM": b"",
+    b"II*\0": b"",  # TIFF
+    b"MM\0*": b"",
+    b"P": b"",  # PPM
+}
+"""How image files begin, and what occurs near their end; empty where it can be anything."""
+
+TAIL = 64
+"""Bytes in which the end of a file is looked for."""
+
+
+def looks_whole(path: str) -> bool:
+    """Return whether a file begins and ends like an image, which reads some bytes of it."""
+    with open(path, "rb") as file:  # noqa: PTH123 # a million times
+        start = file.read(8)
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        tail = file.read()
+    return any(start.startswith(begin) and end in tail for begin, end in ENDS.items())
 
 
 def _square(image: Image.Image, size: int) -> Image.Image:

@@ -50,10 +50,9 @@ def data_folder(data_dir: Path | None) -> Path:
     """
     if data_dir is not None:
         return _existing(data_dir, "--data-dir")
-    named = os.environ.get("ONPRO_DATA")
-    if named:
-        return _existing(Path(named), "ONPRO_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onpro"
+    if os.environ.get("ONPRO_DATA"):
+        return _existing(default_folder(), "ONPRO_DATA")
+    cache = default_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,6 +61,14 @@ def data_folder(data_dir: Path | None) -> Path:
             " with --data-dir DIR or ONPRO_DATA."
         ) from error
     return cache
+
+
+def default_folder() -> Path:
+    """Return `ONPRO_DATA`, else the user's cache folder, which may not exist yet."""
+    named = os.environ.get("ONPRO_DATA")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onpro"
 
 
 def _existing(folder: Path, given_by: str) -> Path:

@@ -1,37 +1,39 @@
 """Images of the user: a folder with one subfolder per class."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
-from onpro.data.imageset import ImageSet, Split, measure
+from onpro.data.image_files import ImageFile, list_classes, split_by_class
+from onpro.data.imageset import ImageSet, measured
+from onpro.data.random_split import random_test_images
 from onpro.errors import UserError, counted
 
-SUFFIXES = frozenset(
-    {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-)
-"""Files with other suffixes are ignored."""
+LOG = logging.getLogger(__name__)
 
-TEST_SHARE = 0.2
-"""Share of the images of each class that becomes the test set if the folder has none."""
+NAMED = 8
+"""Classes whose images are counted one by one in the log."""
 
-Files = dict[str, list[Path]]
+Files = dict[str, list[ImageFile]]
 """Sorted image files by sorted class name."""
 
 
-def load_folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
+def load_folder(
+    path: Path, *, image_size: int = 32, seed: int = 0, limit_per_class: int | None = None
+) -> ImageSet:
     """Load images from `path/train/<class>/` and `path/test/<class>/`, or from `path/<class>/`.
 
     In the second layout, a random fifth of each class (at least one image) is the test set. Classes
     and files are sorted by name. Hidden files and files without an image suffix are ignored. Images
     are rotated according to their EXIF orientation, converted to RGB (transparent pixels become
-    white), resized so that the shorter side fits, and centre-cropped to a square.
+    white), resized so that the shorter side fits, and centre-cropped to a square. Images that do
+    not fit into memory are decoded when needed.
 
     Args:
         path: the folder.
         image_size: side of the square images in pixels.
         seed: seed of the random split.
+        limit_per_class: keep only the first so many training and test images of each class.
     """
     path = path.expanduser()
     try:
@@ -39,15 +41,40 @@ def load_folder(path: Path, *, image_size: int = 32, seed: int = 0) -> ImageSet:
     except OSError as error:
         unreadable = error.filename or path
         raise UserError(f"the folder {unreadable} cannot be read: {error.strerror}.") from error
-    train = _read(train_files, image_size)
-    mean, std = measure(train.images)
+    _log_counts(path, train_files, test_files)
+    name = path.resolve().name
+    train, test = (
+        split_by_class(
+            path,
+            [images[:limit_per_class] for images in files.values()],
+            image_size,
+            what=f"{part} images of {name}",
+        )
+        for part, files in (("training", train_files), ("test", test_files))
+    )
+    mean, std = measured(train)
     return ImageSet(
-        name=f"folder-{path.resolve().name}",
+        name=f"folder-{name}",
         train=train,
-        test=_read(test_files, image_size),
+        test=test,
         classes=tuple(train_files),
         mean=mean,
         std=std,
+    )
+
+
+def _log_counts(path: Path, train: Files, test: Files) -> None:
+    """Log the classes found and their numbers of images."""
+    each = [f"{name} {len(train[name])} + {len(test[name])}" for name in train]
+    rest = f", and {len(each) - NAMED} more" if len(each) > NAMED else ""
+    LOG.warning(
+        "%s: %s, %d training + %d test images (%s%s)",
+        path,
+        f"{len(each)} classes",
+        sum(map(len, train.values())),
+        sum(map(len, test.values())),
+        ", ".join(each[:NAMED]),
+        rest,
     )
 
 
@@ -62,7 +89,7 @@ def _find(path: Path, seed: int) -> tuple[Files, Files]:
 
 
 def _existing_split(path: Path) -> tuple[Files, Files]:
-    train, test = _list(path / "train"), _list(path / "test")
+    train, test = _list(path, "train/"), _list(path, "test/")
     for name in test:
         if name not in train:
             raise UserError(
@@ -82,17 +109,16 @@ def _existing_split(path: Path) -> tuple[Files, Files]:
 def _random_split(path: Path, seed: int) -> tuple[Files, Files]:
     files = _list(path)
     _require_two_classes(files, path)
-    generator = torch.Generator().manual_seed(seed)
-    train: Files = {}
-    test: Files = {}
     for name, images in files.items():
         if len(images) < 2:
             raise UserError(
                 f"the class '{name}' has {counted(len(images), 'image')} in {path / name} but needs"
                 " 2, one to train and one to test with; add some or remove the class."
             )
-        count = max(1, round(TEST_SHARE * len(images)))
-        chosen = set(torch.randperm(len(images), generator=generator)[:count].tolist())
+    train: Files = {}
+    test: Files = {}
+    drawn = random_test_images([len(images) for images in files.values()], seed)
+    for (name, images), chosen in zip(files.items(), drawn, strict=True):
         train[name] = [file for i, file in enumerate(images) if i not in chosen]
         test[name] = [file for i, file in enumerate(images) if i in chosen]
     return train, test
@@ -107,22 +133,12 @@ def _require_two_classes(files: Files, path: Path) -> None:
         )
 
 
-def _list(path: Path) -> Files:
-    return {entry.name: _images(entry) for entry in _visible(path) if entry.is_dir()}
-
-
-def _images(path: Path) -> list[Path]:
-    return [file for file in _visible(path) if file.suffix.lower() in SUFFIXES and file.is_file()]
+def _list(path: Path, below: str = "") -> Files:
+    """List the images of each class in a subfolder of `path`."""
+    names = [entry.name for entry in _visible(path / below) if entry.is_dir()]
+    return dict(zip(names, list_classes(path, [below + name for name in names]), strict=True))
 
 
 def _visible(path: Path) -> Iterator[Path]:
     entries = sorted(path.iterdir(), key=lambda entry: entry.name)
     return (entry for entry in entries if not entry.name.startswith("."))
-
-
-def _read(files: Files, size: int) -> Split:
-    from onpro.data.decode import decode_files
-
-    paths = [file for images in files.values() for file in images]
-    labels = [label for label, images in enumerate(files.values()) for _ in images]
-    return Split(decode_files(paths, size), torch.tensor(labels, dtype=torch.int64))

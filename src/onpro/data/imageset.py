@@ -13,30 +13,61 @@ from onpro.errors import UserError
 
 Triple = tuple[float, float, float]
 
+MEASURED = 5000
+"""Largest number of training images that mean and standard deviation are measured on."""
 
-@dataclass(frozen=True, eq=False)
+
 class Split:
-    """Images (n, 3, height, width) as uint8 and their labels (n,) as int64."""
+    """Images (n, 3, height, width) as uint8 and their labels (n,) as int64.
 
-    images: Tensor
-    labels: Tensor
+    The images are in memory, on any device; those of a `LazySplit` are decoded when needed.
 
-    def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4 or self.images.shape[1] != 3:
+    Args:
+        images: the images.
+        labels: an index into the classes for each image.
+        digest: identifies the files that the images were decoded from; default: the pixels identify
+            the split.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, digest: str | None = None) -> None:
+        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
             raise ValueError("images must be uint8 of shape (n, 3, height, width)")
-        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+        if labels.dtype != torch.int64 or labels.shape != images.shape[:1]:
             raise ValueError("labels must be int64, one for each image")
+        self._images = images
+        self._digest = digest
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def images(self) -> Tensor:
+        """All images."""
+        return self._images
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of one image."""
+        channels, height, width = self._images.shape[1:]
+        return int(channels), int(height), int(width)
+
+    def identify(self, digest: "hashlib._Hash") -> None:
+        """Add what identifies the split to a digest; it is the same on every device."""
+        if self._digest:
+            digest.update(self._digest.encode())
+        for values in (self.labels,) if self._digest else (self.images, self.labels):
+            digest.update(str(tuple(values.shape)).encode())
+            digest.update(values.cpu().contiguous().numpy().data)
+
     def to(self, device: torch.device) -> "Split":
         """Return the split on another device."""
-        return Split(self.images.to(device), self.labels.to(device))
+        return Split(self.images.to(device), self.labels.to(device), self._digest)
 
     def relabelled(self, new_labels: Tensor) -> "Split":
         """Return the split with `new_labels[label]` in the place of each label."""
-        return replace(self, labels=new_labels.to(self.labels.device)[self.labels])
+        labels = new_labels.to(self.labels.device)[self.labels]
+        return Split(self.images, labels, self._digest)
 
     def select(self, indices: Tensor) -> "Split":
         """Return the images and labels at some indices."""
@@ -45,6 +76,13 @@ class Split:
     def batches(self, indices: Iterable[Tensor]) -> Iterator["Split"]:
         """Yield the images and labels at each of a sequence of indices."""
         return map(self.select, indices)
+
+    def first_per_class(self, count: int) -> "Split":
+        """Return the first `count` images of each class."""
+        kept = torch.zeros_like(self.labels, dtype=torch.bool)
+        for label in self.labels.unique().tolist():
+            kept[(self.labels == label).nonzero()[:count, 0]] = True
+        return self if bool(kept.all()) else self.select(kept.nonzero()[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +100,7 @@ class ImageSet:
     """Standard deviation of each colour channel of the pixels scaled to 0…1."""
 
     def __post_init__(self) -> None:
-        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+        if self.train.image_shape != self.test.image_shape:
             raise ValueError("training and test images must have the same size")
         for split in (self.train, self.test):
             if len(split) and not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(
@@ -73,17 +111,14 @@ class ImageSet:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """Channels, height and width of one image."""
-        channels, height, width = self.train.images.shape[1:]
-        return int(channels), int(height), int(width)
+        return self.train.image_shape
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of all pixels and labels, the same on every device."""
+        """Digest of both splits, the same on every device."""
         digest = hashlib.sha256()
         for split in (self.train, self.test):
-            for values in (split.images, split.labels):
-                digest.update(str(tuple(values.shape)).encode())
-                digest.update(values.cpu().contiguous().numpy().data)
+            split.identify(digest)
         return digest.hexdigest()
 
     def to(self, device: torch.device) -> "ImageSet":
@@ -94,7 +129,8 @@ class ImageSet:
         """Keep the first `count` training and the first `count` test images of each class."""
         if count < 1:
             raise UserError(f"the limit per class must be at least 1, not {count}.")
-        return replace(self, train=_first(self.train, count), test=_first(self.test, count))
+        train, test = (split.first_per_class(count) for split in (self.train, self.test))
+        return replace(self, train=train, test=test)
 
     def resized(self, size: int) -> "ImageSet":
         """Return the data set with images resized to `size`×`size` pixels, with antialiasing.
@@ -127,6 +163,16 @@ def measure(images: Tensor) -> tuple[Triple, Triple]:
     return (mean[0], mean[1], mean[2]), (std[0], std[1], std[2])
 
 
+def measured(split: Split) -> tuple[Triple, Triple]:
+    """Return mean and standard deviation of a split; see `measure`.
+
+    Of more than `MEASURED` images, evenly spaced ones are measured.
+    """
+    step = -(-len(split) // MEASURED)
+    chosen = torch.arange(0, len(split), max(1, step), device=split.labels.device)
+    return measure(split.images if step <= 1 else split.select(chosen).images)
+
+
 def resize(images: Tensor, size: int) -> Tensor:
     """Resize uint8 images (n, 3, height, width) to `size`×`size` pixels, with antialiasing.
 
@@ -140,12 +186,3 @@ def resize(images: Tensor, size: int) -> Tensor:
         for chunk in torch.split(images, 64)
     ]
     return torch.cat(chunks)
-
-
-def _first(split: Split, count: int) -> Split:
-    if not len(split):
-        return split
-    classes = range(int(split.labels.max()) + 1)
-    keep = torch.cat([(split.labels == k).nonzero()[:count, 0] for k in classes])
-    keep = keep.sort().values
-    return Split(split.images[keep], split.labels[keep])

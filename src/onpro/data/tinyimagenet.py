@@ -42,7 +42,7 @@ ARCHIVE = Archive(
 WNIDS, WORDS, ANNOTATIONS = "wnids.txt", "words.txt", "val/val_annotations.txt"
 
 
-def load_tinyimagenet(data_dir: Path | None = None) -> ImageSet:
+def load_tinyimagenet(data_dir: Path | None = None, limit: int | None = None) -> ImageSet:
     """Load Tiny ImageNet: 100000 training and 10000 test images of 64×64 pixels, 200 classes.
 
     Classes are sorted by WordNet id. A class is named by the first of its words, or by its id if
@@ -50,6 +50,8 @@ def load_tinyimagenet(data_dir: Path | None = None) -> ImageSet:
 
     Args:
         data_dir: the folder that contains `tiny-imagenet-200`, or in which it is downloaded.
+        limit: number of training and test images of each class; unless there is a cache, no others
+            are decoded, and no cache is written.
     """
     root = data_folder(data_dir)
     if not (root / FOLDER).is_dir():
@@ -64,7 +66,14 @@ def load_tinyimagenet(data_dir: Path | None = None) -> ImageSet:
         ) from error
     except OSError as error:
         raise UserError(f"the folder {root / FOLDER} cannot be read: {error}.") from error
-    images = _images(files, root / f"{FOLDER}.safetensors")
+    cache, source = root / f"{FOLDER}.safetensors", f"{SIZE} px, {files.fingerprint()}"
+    images = load_cached(cache, source, files.shapes())
+    if images is None and limit is not None:
+        files = files.limited(limit)
+        images = _decode(files, f"at most {limit} training and {limit} test images of each class")
+    elif images is None:
+        images = _decode(files, "once")
+        save_cached(cache, images, source)
     return ImageSet(
         name="tinyimagenet",
         train=Split(images["train"], _labels(files.train)),
@@ -99,6 +108,25 @@ class _Files:
         images = [*self.train, *self.test]
         lines = (f"{image.label} {image.name} {image.size}" for image in images)
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the decoded images."""
+        counts = {"train": len(self.train), "test": len(self.test)}
+        return {part: (count, 3, SIZE, SIZE) for part, count in counts.items()}
+
+    def limited(self, limit: int) -> "_Files":
+        """Return the first `limit` training and test images of each class."""
+        return _Files(self.classes, _first(self.train, limit), _first(self.test, limit))
+
+
+def _first(images: list[_Image], limit: int) -> list[_Image]:
+    seen: Counter[int] = Counter()
+    kept = []
+    for image in images:
+        seen[image.label] += 1
+        if seen[image.label] <= limit:
+            kept.append(image)
+    return kept
 
 
 def _list(folder: Path) -> _Files:
@@ -169,22 +197,13 @@ def _labels(images: list[_Image]) -> Tensor:
     return torch.tensor([image.label for image in images], dtype=torch.int64)
 
 
-def _images(files: _Files, cache: Path) -> dict[str, Tensor]:
-    """Return the pixels of both splits, from the cache if it matches the files."""
-    source = f"{SIZE} px, {files.fingerprint()}"
-    shapes = {"train": (len(files.train), 3, SIZE, SIZE), "test": (len(files.test), 3, SIZE, SIZE)}
-    images = load_cached(cache, source, shapes)
-    if images is None:
-        images = _decode(files)
-        save_cached(cache, images, source)
-    return images
+def _decode(files: _Files, which: str) -> dict[str, Tensor]:
+    from onpro.data.decode import decode_all
+    from onpro.data.image_files import ImageFile, ImageFiles
 
-
-def _decode(files: _Files) -> dict[str, Tensor]:
-    from onpro.data.decode import decode_files
-
-    paths = [image.folder / image.name for image in [*files.train, *files.test]]
-    title = f"decoding {len(paths)} images of Tiny ImageNet"
-    LOG.warning("%s, once", title)
-    pixels = decode_files(paths, SIZE, title=title)
+    listed = [*files.train, *files.test]
+    images = [ImageFile(str(image.folder / image.name), image.size) for image in listed]
+    title = f"decoding {len(images)} images of Tiny ImageNet"
+    LOG.warning("%s, %s", title, which)
+    pixels = decode_all(ImageFiles(Path(), images, SIZE), range(len(images)), title)
     return {"train": pixels[: len(files.train)], "test": pixels[len(files.train) :]}

@@ -112,14 +112,13 @@ def with_comparisons(
 ) -> str:
     """Return tables of results and of comparisons; CSV, which is one table, has the first only."""
     tables = results(experiments, kind, measures=measures)
-    if kind == "csv" or not compared:
+    if kind == "csv":
         return tables
     second = comparisons(compared, kind)
     if kind == "json":
-        return json.dumps(
-            {"results": json.loads(tables), "comparisons": json.loads(second)}, indent=1
-        )
-    return f"{tables}\n\n{second}"
+        both = {"results": json.loads(tables), "comparisons": json.loads(second)}
+        return json.dumps(both, indent=1)
+    return f"{tables}\n\n{second}" if compared else tables
 
 
 def comparisons(compared: Iterable[Comparison], kind: Format) -> str:

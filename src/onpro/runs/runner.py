@@ -131,10 +131,12 @@ def remove_leftovers(folder: Path) -> None:
 def load_images(config: RunConfig) -> ImageSet:
     """The data of a run, on its device; runs whose source is not `seeded` can share them."""
     data = load(
-        config.data, data_dir=config.data_dir, image_size=config.image_size, seed=config.seed
+        config.data,
+        data_dir=config.data_dir,
+        image_size=config.image_size,
+        seed=config.seed,
+        limit_per_class=config.limit_per_class,
     )
-    if config.limit_per_class is not None:
-        data = data.limit_per_class(config.limit_per_class)
     return data.to(pick_device(config.device))
 
 

@@ -16,10 +16,9 @@ def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -
     """Return the counts (classes, classes) by true (row) and predicted class, on the CPU."""
     cells = torch.zeros(classes * classes, dtype=torch.int64, device=method.context.device)
     for split in splits:
-        for images, labels in zip(
-            split.images.split(TEST_BATCH), split.labels.split(TEST_BATCH), strict=True
-        ):
-            cell = labels * classes + method.predict(images)
+        everything = torch.arange(len(split), device=split.labels.device)
+        for part in split.batches(everything.split(TEST_BATCH)):
+            cell = part.labels * classes + method.predict(part.images)
             cells += torch.bincount(cell, minlength=classes * classes)
     return cells.view(classes, classes).cpu()
 

@@ -1,0 +1,72 @@
+"""How long training steps wait for images that are decoded while the run trains."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from onpro.bench.clock import wait
+from onpro.data.imageset import ImageSet
+from onpro.errors import UserError
+from onpro.runs.config import RunConfig
+from onpro.runs.runner import prepare
+from onpro.streams import Batch
+from onpro.training import Trainer
+
+WARM_UP = 20
+"""Steps before the measurement: engines are at their speed, and threads decode ahead."""
+
+
+def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
+    """Time steps on the stream of a data set, and on the same batches once they are on the device.
+
+    Args:
+        config: the run.
+        data: its data, on its device.
+        steps: number of steps to time.
+
+    Returns:
+        Milliseconds per step of both, and the share of the first that is spent waiting, in
+        percent, ready for JSON.
+    """
+    trainer = prepare(config, data)
+    if len(trainer.stream) < WARM_UP + steps:
+        raise UserError(
+            f"the stream of {config.data} has {len(trainer.stream)} steps, but {WARM_UP} to warm up"
+            f" and {steps} to measure are needed; give fewer --steps."
+        )
+    kept: list[Batch] = []
+    streamed = _milliseconds(trainer, _keeping(iter(trainer.stream), kept), steps)
+    alone = _milliseconds(prepare(config, data), iter(kept), steps)
+    return {
+        "method": config.method,
+        "data": config.data,
+        "memory": config.memory,
+        "batch_size": config.batch_size,
+        "image_size": data.image_shape[1],
+        "precision": config.precision,
+        "engine": trainer.stepper.engine,
+        "steps": steps,
+        "ms": streamed,
+        "ms_without_waiting": alone,
+        "waiting_percent": max(0.0, 100 * (1 - alone / streamed)),
+        "images_per_second": 1000 * config.batch_size / streamed,
+    }
+
+
+def _keeping(batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
+    for batch in batches:
+        kept.append(batch)
+        yield batch
+
+
+def _milliseconds(trainer: Trainer, batches: Iterator[Batch], steps: int) -> float:
+    """Return the mean time of a step, after warming up."""
+    device = trainer.method.context.device
+    for _ in range(WARM_UP):
+        trainer.stepper.step(next(batches))
+    wait(device)
+    began = time.perf_counter()
+    for _ in range(steps):
+        trainer.stepper.step(next(batches))
+    wait(device)
+    return 1000 * (time.perf_counter() - began) / steps

@@ -1,0 +1,238 @@
+"""Data sets of Hugging Face, from the hub or from a folder."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import torch
+
+from onpro.data.decode import Pixels, decode_image
+from onpro.data.imageset import ImageSet, Split, measured
+from onpro.data.lazy import split_of
+from onpro.data.random_split import random_test_images
+from onpro.errors import UserError, unknown
+
+KEYS = ("config", "image", "label", "test", "train")
+"""What can be given after the question mark."""
+
+TEST_SPLITS = ("test", "validation", "valid", "val")
+"""Names of splits that are the test set if none is named; the first that is there counts."""
+
+SAMPLED = 64
+"""Rows whose bytes identify a data set, beside its labels."""
+
+
+def load_huggingface(
+    argument: str, *, image_size: int = 32, seed: int = 0, limit_per_class: int | None = None
+) -> ImageSet:
+    """Load a data set of the Hugging Face hub, or one that was saved in a folder.
+
+    Rows are decoded like image files. Without a test split, a random fifth of each class is the
+    test set.
+
+    Args:
+        argument: `NAME` on the hub or `PATH` of a folder, optionally followed by `?KEY=VALUE&…`
+            with the keys `config`, `image` and `label` (columns), `train` and `test` (splits).
+        image_size: side of the square images in pixels.
+        seed: seed of the random split.
+        limit_per_class: keep only the first so many training and test images of each class.
+    """
+    name, _, query = argument.partition("?")
+    given = dict(parse_qsl(query))
+    for key in given:
+        if key not in KEYS:
+            raise unknown("setting of hf", key, KEYS)
+    splits = _open(name, given.get("config"))
+    train_name = _named_split(splits, given.get("train"), ("train",), name)
+    test_name = given.get("test") or next((s for s in TEST_SPLITS if s in splits), None)
+    train = splits[train_name]
+    image = _image_column(train, given.get("image"), name)
+    label = _label_column(train, given.get("label"), name)
+    classes, train_labels = _labels(train, label, f"{train_name} of {name}")
+    if test_name is None:
+        train_rows, test_rows = _random_split(train_labels, len(classes), seed)
+        test, test_name, test_labels = train, train_name, train_labels
+    else:
+        test = splits[_named_split(splits, test_name, (), name)]
+        _, test_labels = _labels(test, label, f"{test_name} of {name}", classes)
+        train_rows, test_rows = list(range(len(train))), list(range(len(test)))
+
+    def split(table: Any, part: str, labels: list[int], rows: list[int], what: str) -> Split:
+        rows = _first_per_class(labels, rows, limit_per_class)
+        images = Rows(table, image, rows, image_size, f"the split {part} of {name}")
+        chosen = torch.tensor([labels[row] for row in rows], dtype=torch.int64)
+        return split_of(images, chosen, what=f"{what} images of {name}")
+
+    decoded = split(train, train_name, train_labels, train_rows, "training")
+    mean, std = measured(decoded)
+    return ImageSet(
+        name=f"hf-{Path(name).name}",
+        train=decoded,
+        test=split(test, test_name, test_labels, test_rows, "test"),
+        classes=classes,
+        mean=mean,
+        std=std,
+    )
+
+
+def _open(name: str, config: str | None) -> Mapping[str, Any]:
+    """Return the splits of a data set by name."""
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(
+            "Hugging Face datasets is not installed: pip install 'onpro[hf]'."
+        ) from None
+    path = Path(name).expanduser()
+    try:
+        if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(str(path))
+        else:
+            loaded = datasets.load_dataset(str(path) if path.is_dir() else name, config)
+    except (OSError, ValueError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise UserError(f"the data set {name} cannot be loaded: {said}.") from error
+    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    return splits
+
+
+def _named_split(
+    splits: Mapping[str, Any], named: str | None, usual: Sequence[str], name: str
+) -> str:
+    found = named or next((split for split in usual if split in splits), None)
+    if found is None or found not in splits:
+        raise UserError(
+            f"{name} has no split {found or ' or '.join(usual)}; name one of"
+            f" {', '.join(splits)}: hf:{name}?train=SPLIT&test=SPLIT."
+        )
+    return found
+
+
+def _image_column(table: Any, named: str | None, name: str) -> str:
+    from datasets import Image
+
+    found = [column for column, kind in table.features.items() if isinstance(kind, Image)]
+    return _column("image", named, found, found, name)
+
+
+def _label_column(table: Any, named: str | None, name: str) -> str:
+    from datasets import ClassLabel, Value
+
+    features = table.features
+    found = [column for column, kind in features.items() if isinstance(kind, ClassLabel)]
+    plain = [column for column, kind in features.items() if isinstance(kind, Value)]
+    return _column("label", named, found or [c for c in plain if c == "label"], found + plain, name)
+
+
+def _column(
+    what: str, named: str | None, found: Sequence[str], possible: Sequence[str], name: str
+) -> str:
+    if named is not None and named not in possible:
+        raise unknown(f"column of {what}s", named, possible)
+    if named is None and len(found) != 1:
+        listed = ", ".join(found or possible) or "none"
+        problem = f"several {what} columns" if found else f"no clear {what} column"
+        raise UserError(f"{name} has {problem} ({listed}); name one: hf:{name}?{what}=COLUMN.")
+    return named or found[0]
+
+
+def _labels(
+    table: Any, column: str, where: str, classes: tuple[str, ...] | None = None
+) -> tuple[tuple[str, ...], list[int]]:
+    """Return the class names, and the class index of each row.
+
+    Args:
+        table: a split.
+        column: column of the labels.
+        where: name of the split in error messages.
+        classes: class names of the training split, for a test split.
+    """
+    from datasets import ClassLabel
+
+    values: list[Any] = list(table[column])
+    feature = table.features[column]
+    if isinstance(feature, ClassLabel):
+        names = tuple(feature.names)
+        if not all(isinstance(value, int) and 0 <= value < len(names) for value in values):
+            raise UserError(f"rows of the split {where} have no label.")
+        return names, values
+    if any(value is None for value in values):
+        raise UserError(f"rows of the split {where} have no label.")
+    names = tuple(map(str, sorted(set(values)))) if classes is None else classes
+    index = {name: k for k, name in enumerate(names)}
+    missing = sorted({str(value) for value in values} - index.keys())
+    if missing:
+        raise UserError(f"the label {missing[0]} of the split {where} is not in the training data.")
+    return names, [index[str(value)] for value in values]
+
+
+def _random_split(labels: list[int], classes: int, seed: int) -> tuple[list[int], list[int]]:
+    """Return the rows to train and to test with."""
+    by_class: list[list[int]] = [[] for _ in range(classes)]
+    for row, label in enumerate(labels):
+        by_class[label].append(row)
+    drawn = random_test_images([len(rows) for rows in by_class], seed)
+    test = {rows[k] for rows, chosen in zip(by_class, drawn, strict=True) for k in chosen if rows}
+    return [row for row in range(len(labels)) if row not in test], sorted(test)
+
+
+def _first_per_class(labels: list[int], rows: list[int], limit: int | None) -> list[int]:
+    if limit is None:
+        return rows
+    seen: dict[int, int] = {}
+    kept = []
+    for row in rows:
+        seen[labels[row]] = seen.get(labels[row], 0) + 1
+        if seen[labels[row]] <= limit:
+            kept.append(row)
+    return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a split with encoded images, as `Images`."""
+
+    table: Any
+    column: str
+    rows: list[int]
+    size: int
+    """Side of the decoded images in pixels."""
+    where: str
+    """Name of the split in error messages."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the features, the rows and the bytes of some images."""
+        digest = hashlib.sha256(f"{self.size} px, {self.table.features}, {self.rows}".encode())
+        for row in self.rows[:: -(-len(self) // SAMPLED)]:
+            encoded = self._encoded[row][self.column] or {}
+            digest.update(encoded.get("bytes") or b"")
+        return digest.hexdigest()
+
+    def decode(self, index: int) -> Pixels:
+        """Return an image as uint8 (3, size, size)."""
+        row = self.rows[index]
+        name = f"{row} of {self.where}"
+        encoded = self._encoded[row][self.column]
+        if not encoded or not (encoded["bytes"] or encoded["path"]):
+            raise UserError(f"the image {name} is missing; remove its row.")
+        source = BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"]
+        return decode_image(source, self.size, name=name)
+
+    def check(self) -> None:
+        """Do nothing: the formats that hold rows have checks of their own."""
+
+    @cached_property
+    def _encoded(self) -> Any:
+        from datasets import Image
+
+        only = self.table.select_columns([self.column])
+        return only.cast_column(self.column, Image(decode=False))

@@ -1,0 +1,27 @@
+"""A random test set for data that come without one."""
+
+from collections.abc import Sequence
+
+import torch
+
+TEST_SHARE = 0.2
+"""Share of the images of each class that becomes the test set."""
+
+
+def random_test_images(counts: Sequence[int], seed: int) -> list[set[int]]:
+    """Draw a fifth of the images of each class, at least one.
+
+    Args:
+        counts: number of images of each class.
+        seed: seed of the draw.
+
+    Returns:
+        The positions of the test images within each class.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        set(
+            torch.randperm(count, generator=generator)[: max(1, round(TEST_SHARE * count))].tolist()
+        )
+        for count in counts
+    ]
