@@ -149,7 +149,7 @@ def planned_samples(cells: Iterable[Cell], plan: Plan) -> list[Sample]:
             values={
                 _stream(run.config): float(run.result[cell.measure])
                 for run in plan.of(cell.experiment).runs
-                if run.result is not None
+                if run.result is not None and cell.measure in run.result
             },
         )
         for cell in cells
@@ -161,6 +161,8 @@ def _stream(config: RunConfig) -> Hashable:
     source = find(config.data)
     return (
         config.data,
+        config.stream,
+        config.hide_boundaries,
         config.tasks or source.tasks,
         config.batch_size,
         config.class_order,

@@ -6,13 +6,18 @@ from typing import Any, Literal
 
 from onpro.errors import UserError
 
-Measure = Literal["average_accuracy", "average_forgetting"]
+Measure = Literal["average_accuracy", "average_forgetting", "anytime_accuracy", "last_accuracy"]
 
 MEASURES: dict[Measure, str] = {
     "average_accuracy": "accuracy",
     "average_forgetting": "forgetting",
+    "anytime_accuracy": "anytime accuracy",
+    "last_accuracy": "last accuracy",
 }
 """What the tables call a measure."""
+
+PAPER_MEASURES: tuple[Measure, ...] = ("average_accuracy", "average_forgetting")
+"""Those that the paper reports, and that are printed by default."""
 
 MOST_SEEDS = 10_000
 """Runs of one experiment; a larger number is a slip, and takes all memory to list."""

@@ -9,6 +9,7 @@ from onpro.methods import settings_for
 from onpro.runs.config import RunConfig
 from onpro.runs.files import read_json
 from onpro.runs.runner import Finished
+from onpro.streams import stream_kind
 
 
 def name_of(run: Finished) -> str:
@@ -56,9 +57,20 @@ def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
 
 def _stream_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
     usual = {field.name: field.default for field in fields(RunConfig)}
-    return tuple(
+    kind = config.get("stream")
+    named = (f"stream={_kind(kind)}",) if isinstance(kind, dict) else ()
+    return named + tuple(
         f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
     )
+
+
+def _kind(values: dict[str, Any]) -> str:
+    """The kind of stream, with settings that differ from their defaults where these are known."""
+    settings = {name: value for name, value in values.items() if name != "kind"}
+    try:
+        return str(stream_kind(str(values.get("kind")), **settings))
+    except UserError:  # of another version
+        return f"{values.get('kind')} {settings}"
 
 
 def _as_json(value: Any) -> Any:

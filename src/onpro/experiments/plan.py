@@ -57,7 +57,7 @@ class PlannedExperiment:
         return {
             run.config.seed: float(run.result[measure])
             for run in self.runs
-            if run.result is not None
+            if run.result is not None and measure in run.result  # older versions lack some
         }
 
 

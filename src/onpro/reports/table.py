@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from onpro.errors import UserError
 from onpro.experiments import Summary, summarise
 from onpro.experiments.comparison import Sample, compare
-from onpro.experiments.experiment import MEASURES
+from onpro.experiments.experiment import PAPER_MEASURES
 from onpro.experiments.statistics import curve
 from onpro.reports.cells import COMPARISONS, comparison_records
 from onpro.reports.formats import markdown, markdown_text, render, with_spread
@@ -67,7 +67,7 @@ def comparisons(runs: Sequence[Finished]) -> str:
 def _samples(found: Sequence[Outcome]) -> Iterator[Sample]:
     """Yield the values of each experiment and measure, with keys that make no pairs."""
     names = Counter((o.name, o.result["data"], o.result["memory"]) for o in found)
-    for measure in MEASURES:
+    for measure in PAPER_MEASURES:
         for number, outcome in enumerate(found):
             name, data, memory = outcome.name, outcome.result["data"], outcome.result["memory"]
             title = name if names[name, data, memory] == 1 else outcome.title

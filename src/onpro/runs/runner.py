@@ -148,9 +148,12 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     stream = ClassIncremental(
         data,
         tasks,
+        kind=config.stream,
         batch_size=config.batch_size,
         seed=config.seed,
         class_order=config.class_order,
+        hide_boundaries=config.hide_boundaries,
+        evaluations=config.evaluations,
         device=device,
     )
     precision = pick_precision(config.precision, device)

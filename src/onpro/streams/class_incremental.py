@@ -228,13 +228,11 @@ def _arrival_order(times: Tensor, generator: torch.Generator) -> Tensor:
 
 def _batch_bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, int]]:
     """Return start and stop of each batch in the schedule; no batch spans two tasks."""
-    bounds = []
-    first = 0
-    for images in images_per_task:
-        last = first + images
-        bounds += [(start, min(start + batch_size, last)) for start in range(first, last, batch_size)]
-        first = last
-    return bounds
+    return [
+        (start, min(start + batch_size, last))
+        for first, last in pairwise(accumulate(images_per_task, initial=0))
+        for start in range(first, last, batch_size)
+    ]
 
 
 def _fractions(steps: int, count: int, what: str) -> list[int]:
