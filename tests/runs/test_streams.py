@@ -1,7 +1,5 @@
 """Every method on every kind of stream."""
 
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 

@@ -2,13 +2,14 @@
 
 import json
 import math
+import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,8 +65,7 @@ def cases(draw: st.DrawFn) -> tuple[ImageSet, dict[str, Any]]:
 def stream_of(case: tuple[ImageSet, dict[str, Any]]) -> ClassIncremental:
     try:
         return ClassIncremental(case[0], **case[1])
-    except UserError as error:  # with so few images all of a task's may go elsewhere
-        assert "use fewer tasks" in str(error) or "too many" in str(error)
+    except UserError:  # with so few images all of a task's may go elsewhere
         return ClassIncremental(case[0], **case[1] | {"tasks": 1, "batch_size": 1})
 
 
@@ -222,8 +222,8 @@ def test_gaussian_classes_are_spread_around_their_peaks(
 ) -> None:
     kind = Gaussian(deviation)
     labels = np.repeat(np.arange(classes), 2000)
-    random = np.random.default_rng(seed)
-    times = kind.arrivals(labels, np.arange(classes), random)
+    drawn = kind.arrivals(labels.tolist(), range(classes), random.Random(seed))
+    times = np.array(drawn)
     for k in range(classes):
         own = times[labels == k]
         assert own.mean() == pytest.approx((k + 0.5) / classes, abs=0.2 * deviation / 100)
@@ -341,7 +341,7 @@ def test_a_state_of_another_kind_is_refused(name: str) -> None:
     others = [stream_kind(other) for other in stream_kinds() if other != name]
     for other in others:
         state = ClassIncremental(even(6, 20), 3, kind=other).state_dict()
-        with pytest.raises(ValueError, match="another stream: .*kind"):
+        with pytest.raises(ValueError, match=r"another stream: .*kind"):
             stream.load_state_dict(state)
 
 
@@ -362,9 +362,9 @@ def test_a_kind_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Backwards(StreamKind):
         def arrivals(
-            self, labels: Any, task_of: Any, random: np.random.Generator
-        ) -> np.ndarray[Any, np.dtype[np.float64]]:
-            return np.asarray(task_of[-1] - task_of[labels], np.float64)
+            self, labels: Sequence[int], task_of: Sequence[int], random: random.Random
+        ) -> list[float]:
+            return [task_of[-1] - task_of[label] for label in labels]
 
     stream = ClassIncremental(even(), 3, kind=stream_kind("backwards"))
     assert set(stream.labels_in_order()[:14]) == {4, 5}
@@ -384,17 +384,16 @@ def test_a_kind_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True)
     class Beyond(Backwards):
         def arrivals(
-            self, labels: Any, task_of: Any, random: np.random.Generator
-        ) -> np.ndarray[Any, np.dtype[np.float64]]:
-            return np.asarray(task_of[labels] + 1, np.float64)
+            self, labels: Sequence[int], task_of: Sequence[int], random: random.Random
+        ) -> list[float]:
+            return [task_of[label] + 1 for label in labels]
 
     with pytest.raises(ValueError, match="beyond has images in task 4 of 3"):
         ClassIncremental(even(), 3, kind=Beyond())
 
 
 def test_the_global_random_state_is_left_alone() -> None:
-    before = np.random.get_state()[1].tolist()  # type: ignore[index, union-attr] # an array there
+    before = random.getstate()
     for name in stream_kinds():
         ClassIncremental(even(6, 20), 3, kind=stream_kind(name))
-    assert np.random.get_state()[1].tolist() == before  # type: ignore[index, union-attr]
-    assert torch.get_rng_state().numel()
+    assert random.getstate() == before

@@ -46,6 +46,8 @@ def carry_out(cells: Sequence[Cell], options: ManyOptions, *, what: str) -> int:
     The exit status is 1 where runs have failed.
     """
     options.check()
+    if options.measure:
+        cells = [Cell(experiment, options.measure) for experiment in experiments_of(cells)]
     if not options.dry_run:
         require_writable(options.out)
     try:

@@ -1,6 +1,6 @@
 """Options that several commands have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +33,13 @@ class ManyOptions:
 
     format: Literal["text", "markdown", "latex", "csv", "json"] = "text"
     """How the table is printed."""
+
+    measure: (
+        Literal["average_accuracy", "average_forgetting", "anytime_accuracy", "last_accuracy"]
+        | None
+    ) = field(default=None, metadata={"metavar": "MEASURE"})
+    """What to print: average_accuracy, average_forgetting, anytime_accuracy or last_accuracy; else
+    what the paper's table has, or accuracy and forgetting."""
 
     compare: bool = False
     """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with

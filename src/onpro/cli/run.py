@@ -5,17 +5,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from onpro.cli.options import kept_model
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import CHECKPOINT_EVERY, parse, require_path
 from onpro.cli.signals import importing
+from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
 from onpro.errors import UserError
+from onpro.streams import Disjoint
 from onpro.validation import split_method
 
 if TYPE_CHECKING:
     from onpro.methods import Settings
+    from onpro.streams import StreamKind
 
 DEFAULT = "onpro"
 
@@ -47,8 +50,18 @@ class RunOptions:
     json: bool = False
     """Print the result as JSON on the last line of standard output, all else on standard error."""
 
+    stream: str = "disjoint"
+    """Kind of stream: a name that `onpro streams` lists. Its settings are further options."""
+
     tasks: int | None = None
-    """Number of tasks the classes arrive in; else the data set's own."""
+    """Number of tasks the classes arrive in; else the data set's own. A stream without tasks has as
+    many evaluations."""
+
+    hide_boundaries: bool = False
+    """Do not tell the method when a task begins; it then sees one where a new class arrives."""
+
+    evaluations: int = 0
+    """Evaluate at so many equal distances too, beside after each task, for anytime_accuracy."""
 
     batch_size: int = 10
     """Number of images that arrive together (default from the paper)."""
@@ -125,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
             _help_on_wrapper(name)
         name, rest = _with_base(name, rest)
     try:
-        options, settings = _parse(name, rest, named=named)
+        options, settings, kind = _parse(name, rest, named=named)
     except UserError as error:
         stray = re.search("Unrecognized options: ([^ ;,]+)", str(error))
         if not named and stray and stray[1] in outlines():
@@ -162,6 +175,9 @@ def main(arguments: Sequence[str]) -> int:
             memory=options.memory,
             seed=seed,
             recipe=options.recipe,
+            stream=kind,
+            hide_boundaries=options.hide_boundaries,
+            evaluations=options.evaluations,
             tasks=options.tasks,
             batch_size=options.batch_size,
             class_order=options.class_order,
@@ -189,7 +205,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOptions, Settings]":
+def _parse(
+    name: str, arguments: Sequence[str], *, named: bool
+) -> "tuple[RunOptions, Settings, StreamKind]":
     """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
 
     Help and mistakes end the first time, before anything heavy is imported.
@@ -204,7 +222,13 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",
     ]
     say = {"command": f"onpro run {name}", "about": "\n\n".join(paragraphs)}
-    command = _command(known.settings)
+    try:
+        kind = chosen_kind(arguments)
+    except UserError:  # help is on the way
+        if HELP.isdisjoint(arguments):
+            raise
+        kind = Disjoint
+    command = command_with(kind, run=RunOptions, method=known.settings)
     if not HELP.isdisjoint(arguments):
         try:
             first = parse(command, [word for word in arguments if word not in HELP], **say).run
@@ -215,9 +239,10 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         data = first.data.partition(":")[0]
         given_by = f"{data} with recipe {first.recipe}" if first.recipe else data
         usage = f"onpro run {name if named else '[METHOD]'}"
-        defaults = command(RunOptions(), values)
+        defaults = command(**_defaults(command, method=values))
         parse(command, ["--help"], default=defaults, given_by=given_by, usage=usage, **say)
     _check_wrapped_options(name, known.settings, arguments)
+    check_stream_options(kind, command, arguments)
     first = parse(command, arguments, **say).run
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
@@ -228,9 +253,10 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> "tuple[RunOpt
         from onpro.methods import settings_for
 
     values = settings_for(name, first.data, first.recipe)
-    command = _command(type(values))
-    parsed = parse(command, arguments, default=command(RunOptions(), values), **say)
-    return parsed.run, parsed.method
+    command = command_with(kind, run=RunOptions, method=type(values))
+    defaults = command(**_defaults(command, method=values))
+    parsed = parse(command, arguments, default=defaults, **say)
+    return parsed.run, parsed.method, stream_of(parsed)
 
 
 def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -294,5 +320,6 @@ def _check_data(data: str) -> None:
         require_path(Path(argument).expanduser())
 
 
-def _command(settings: type[Any]) -> Any:
-    return make_dataclass("Command", [("run", RunOptions), ("method", settings)])
+def _defaults(command: Any, method: Any) -> dict[str, Any]:
+    """Return the defaults of each group of options, with the settings of a method as given."""
+    return {name: group() for name, group in get_type_hints(command).items()} | {"method": method}

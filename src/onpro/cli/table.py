@@ -10,7 +10,9 @@ from onpro.cli.options import ManyOptions
 from onpro.cli.parsing import parse, whole
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
+from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
 from onpro.errors import UserError
+from onpro.streams import Disjoint
 
 if TYPE_CHECKING:
     from onpro.experiments.tables import Table
@@ -44,13 +46,16 @@ class TableOptions:
     limit_per_class: int | None = None
     """Use only so many images of each class, for a quick try; the paper's values are left out."""
 
+    stream: str = "disjoint"
+    """Kind of stream: a name that `onpro streams` lists, whose settings are further options; the
+    paper's values are left out."""
 
-@dataclass(frozen=True)
-class Command:
-    """A table of the paper."""
+    hide_boundaries: bool = False
+    """Do not tell methods when a task begins; the paper's values are left out."""
 
-    table: TableOptions
-    runs: ManyOptions
+    evaluations: int = 0
+    """Evaluate at so many equal distances too, beside after each task, for anytime_accuracy; the
+    paper's values are left out."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +64,10 @@ def main(arguments: Sequence[str]) -> int:
         "Run what a table of the paper needs and print it beside the paper's values.\n\n"
         "What is finished in OUT is not run again, what was interrupted goes on."
     )
-    command = parse(Command, arguments, command="onpro table", about=about)
+    kind = chosen_kind(arguments)
+    command_type = command_with(kind, table=TableOptions, runs=ManyOptions)
+    check_stream_options(kind, command_type, arguments)
+    command = parse(command_type, arguments, command="onpro table", about=about)
     options = command.table
     with importing():
         from onpro.cli.many import carry_out
@@ -75,9 +83,14 @@ def main(arguments: Sequence[str]) -> int:
         methods=_split(options.methods),
         memory=[_whole(size) for size in _split(options.memory)],
     )
-    limit = options.limit_per_class
-    stream = () if limit is None else (("limit_per_class", limit),)
-    cells = list(part.cells(_seeds(options, part), stream))
+    stream = {
+        "limit_per_class": (options.limit_per_class, None),
+        "stream": (stream_of(command), Disjoint()),
+        "hide_boundaries": (options.hide_boundaries, False),
+        "evaluations": (options.evaluations, 0),
+    }
+    given = tuple((name, value) for name, (value, usual) in stream.items() if value != usual)
+    cells = list(part.cells(_seeds(options, part), given))
     return carry_out(cells, command.runs, what=part.name)
 
 

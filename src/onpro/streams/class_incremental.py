@@ -5,9 +5,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import index
+from random import Random
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,9 +86,9 @@ class ClassIncremental:
         task_of = torch.tensor([t for t, ids in enumerate(self.task_classes) for _ in ids])
         train_labels, test_labels = rank[data.train.labels.cpu()], rank[data.test.labels.cpu()]
 
-        random = np.random.default_rng(derive_seed(seed, f"stream/{kind.name}"))
-        arrivals = kind.arrivals(train_labels.numpy(), task_of.numpy(), random)
-        times = torch.from_numpy(np.asarray(arrivals, np.float64))
+        random = Random(derive_seed(seed, f"stream/{kind.name}"))
+        arrivals = kind.arrivals(train_labels.tolist(), task_of.tolist(), random)
+        times = torch.as_tensor(arrivals, dtype=torch.float64)
         schedule = _arrival_order(times, _generator("images", seed))
         self.num_images = len(schedule)
         if kind.has_tasks:

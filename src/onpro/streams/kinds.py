@@ -1,11 +1,13 @@
 """The kinds of streams; `docs/streams.md` has their equations and sources."""
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from random import Random as Generator
 from typing import Literal
 
-import numpy as np
-
-from onpro.streams.registry import Integers, StreamKind, Times, register
+from onpro.streams.registry import StreamKind, register
 
 
 @register("disjoint", "each class in one task, tasks one after the other")
@@ -13,9 +15,11 @@ from onpro.streams.registry import Integers, StreamKind, Times, register
 class Disjoint(StreamKind):
     """The stream of the paper."""
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """The task of the image's class."""
-        return task_of[labels].astype(np.float64)
+        return [task_of[label] for label in labels]
 
 
 @register("blurry", "a share of each task's images comes from the classes of other tasks")
@@ -31,14 +35,17 @@ class Blurry(StreamKind):
         """Refuse values that cannot work."""
         self.require_between(0, 100, "blur")
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """M % of each task's images are dealt to the other tasks, the rest stay."""
-        home = task_of[labels]
-        tasks = np.arange(task_of[-1] + 1)
-        times = home.astype(np.float64)
-        for task in tasks if len(tasks) > 1 else ():
-            leaving = _part(np.flatnonzero(home == task), self.blur, random)
-            times[leaving] = _dealt(len(leaving), tasks[tasks != task], random)
+        times: list[float] = [task_of[label] for label in labels]
+        tasks = range(task_of[-1] + 1)
+        for task, images in enumerate(_images_of(times, len(tasks))):
+            leaving = _part(images, self.blur, random)
+            others = [other for other in tasks if other != task]
+            for image, other in zip(leaving, _dealt(others, random), strict=False):
+                times[image] = other
         return times
 
 
@@ -60,16 +67,18 @@ class IBlurry(StreamKind):
         """Refuse values that cannot work."""
         self.require_between(0, 100, "disjoint_classes", "blur")
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """M % of the images of each blurry class are pooled and dealt to all tasks."""
-        times = task_of[labels].astype(np.float64)
-        blurry = _evenly(task_of, random)[_share(len(task_of), self.disjoint_classes) :]
-        pool = np.concatenate(
-            [_part(np.flatnonzero(labels == k), self.blur, random) for k in blurry]
-            or [np.zeros(0, np.int64)]
-        )
-        tasks = np.arange(task_of[-1] + 1)
-        times[random.permutation(pool)] = _dealt(len(pool), tasks, random)
+        times: list[float] = [task_of[label] for label in labels]
+        classes = _in_turn(task_of, random)
+        blurry = classes[_share(len(classes), self.disjoint_classes) :]
+        images_of = _images_of(labels, len(classes))
+        pool = [image for k in blurry for image in _part(images_of[k], self.blur, random)]
+        random.shuffle(pool)
+        for image, task in zip(pool, _dealt(range(task_of[-1] + 1), random), strict=False):
+            times[image] = task
         return times
 
 
@@ -88,10 +97,12 @@ class Gaussian(StreamKind):
         """Refuse values that cannot work."""
         self.require_between(0, 1000, "deviation")
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """A normal variable around the peak of the class; peaks are evenly spaced in 0…1."""
-        peaks = (np.arange(len(task_of)) + 0.5) / len(task_of)
-        return random.normal(peaks[labels], self.deviation / 100)
+        classes = len(task_of)
+        return [random.gauss((label + 0.5) / classes, self.deviation / 100) for label in labels]
 
 
 @register("long-tail", "disjoint tasks with classes of exponentially decreasing size")
@@ -103,23 +114,26 @@ class LongTail(StreamKind):
     """Size of the largest class divided by that of the smallest (default from Liu et al.)."""
 
     sizes: Literal["shuffled", "ordered"] = "shuffled"
-    """Whether sizes are assigned to classes at random, or decrease in the order of arrival."""
+    """Whether sizes are assigned to classes at random, or decrease in the order of arrival (default
+    ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
         self.require_between(1, 1e6, "imbalance")
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """The k-th of C classes keeps r^(−k/(C−1)) of its images; the others never arrive."""
-        classes = len(task_of)
-        ranks = np.arange(classes)
+        times = [math.nan] * len(labels)
+        ranked = list(range(len(task_of)))
         if self.sizes == "shuffled":
-            ranks = random.permutation(ranks)
-        kept = 100 * self.imbalance ** -(ranks / max(1, classes - 1))
-        times = np.full(len(labels), np.nan)
-        for k in range(classes):
-            images = _part(np.flatnonzero(labels == k), kept[k], random, at_least=1)
-            times[images] = task_of[k]
+            random.shuffle(ranked)
+        images_of = _images_of(labels, len(task_of))
+        for rank, k in enumerate(ranked):
+            kept = 100 * self.imbalance ** -(rank / max(1, len(ranked) - 1))
+            for image in _part(images_of[k], kept, random, at_least=1):
+                times[image] = task_of[k]
         return times
 
 
@@ -135,14 +149,17 @@ class Repeating(StreamKind):
         """Refuse values that cannot work."""
         self.require_between(0, 100, "repetition")
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """The images of a class are divided evenly among the tasks in which it occurs."""
-        times = np.empty(len(labels))
-        for k, first in enumerate(task_of):
-            later = np.arange(first + 1, task_of[-1] + 1)
-            back = later[random.random(len(later)) < self.repetition / 100]
-            images = random.permutation(np.flatnonzero(labels == k))
-            times[images] = np.resize(np.append(first, back), len(images))
+        times: list[float] = [math.nan] * len(labels)
+        for first, images in zip(task_of, _images_of(labels, len(task_of)), strict=True):
+            later = range(first + 1, task_of[-1] + 1)
+            back = [task for task in later if 100 * random.random() < self.repetition]
+            random.shuffle(images)
+            for image, task in zip(images, cycle([first, *back]), strict=False):
+                times[image] = task
         return times
 
 
@@ -153,32 +170,42 @@ class Random(StreamKind):
 
     has_tasks = announced = False
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Generator
+    ) -> list[float]:
         """The same time for all."""
-        return np.zeros(len(labels))
+        return [0.0] * len(labels)
+
+
+def _images_of(groups: Sequence[float], count: int) -> list[list[int]]:
+    """Return the images of each group, a class or a task."""
+    images: list[list[int]] = [[] for _ in range(count)]
+    for image, group in enumerate(groups):
+        images[int(group)].append(image)
+    return images
 
 
 def _share(count: int, percent: float) -> int:
     return round(count * percent / 100)
 
 
-def _part(
-    images: Integers, percent: float, random: np.random.Generator, at_least: int = 0
-) -> Integers:
+def _part(images: list[int], percent: float, random: Generator, at_least: int = 0) -> list[int]:
     """Return a random part of some images."""
-    return random.permutation(images)[: max(at_least, _share(len(images), percent))]
+    count = max(at_least, _share(len(images), percent))
+    return random.sample(images, min(count, len(images)))
 
 
-def _dealt(count: int, tasks: Integers, random: np.random.Generator) -> Integers:
-    """Return tasks for so many images: each as often as the others, up to one."""
-    return np.resize(random.permutation(tasks), count)
+def _dealt(tasks: Sequence[int], random: Generator) -> Iterator[int]:
+    """Yield the tasks in turn, from a random one on; nothing if there are none."""
+    return cycle(random.sample(tasks, len(tasks)))
 
 
-def _evenly(task_of: Integers, random: np.random.Generator) -> Integers:
+def _in_turn(task_of: Sequence[int], random: Generator) -> list[int]:
     """Return the classes in a random order that takes one of each task in turn."""
-    order = random.permutation(len(task_of))
-    turn = np.empty(len(task_of))
-    for task in range(task_of[-1] + 1):
-        own = order[task_of[order] == task]
-        turn[own] = np.arange(len(own))
-    return order[turn[order].argsort(kind="stable")]
+    classes = random.sample(range(len(task_of)), len(task_of))
+    met = [0] * (task_of[-1] + 1)
+    turn = {}
+    for k in classes:
+        turn[k] = met[task_of[k]]
+        met[task_of[k]] += 1
+    return sorted(classes, key=turn.__getitem__)

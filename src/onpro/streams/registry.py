@@ -1,27 +1,22 @@
 """The registry of stream kinds, which say when each image of a data set arrives.
 
-Importing it imports neither torch nor anything else that is slow.
+Importing it imports neither torch nor NumPy, so that lists and `--help` are quick.
 """
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
+from random import Random
 from typing import Any, ClassVar, TypeVar, get_type_hints
-
-import numpy as np
-from numpy.typing import NDArray
 
 from onpro.errors import UserError, unknown
 from onpro.validation import RESERVED, accepted, described, fits
 
 ENTRY_POINTS = "onpro.streams"
 """Entry-point group of third-party kinds: each names a module that calls `register`."""
-
-Integers = NDArray[np.int64]
-Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,15 +59,17 @@ class StreamKind:
                     f"{low:g} and {high:g}, not {value:g}."
                 )
 
-    def arrivals(self, labels: Integers, task_of: Integers, random: np.random.Generator) -> Times:
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: Random
+    ) -> Sequence[float]:
         """Return the time at which each training image arrives; NaN for one that never does.
 
         Time t to t+1 is task t, for kinds with tasks. Images with equal times arrive in random
         order. Classes are numbered in their order of arrival.
 
         Args:
-            labels: (images,) class of each image.
-            task_of: (classes,) task that each class belongs to, in ascending order.
+            labels: class of each image.
+            task_of: task that each class belongs to, in ascending order.
             random: source of randomness.
         """
         raise NotImplementedError
