@@ -1,6 +1,5 @@
 """Every method on every kind of stream."""
 
-
 import pytest
 
 from onpro.methods import methods, settings_for

@@ -256,7 +256,7 @@ def _parse(
     command = command_with(kind, run=RunOptions, method=type(values))
     defaults = command(**_defaults(command, method=values))
     parsed = parse(command, arguments, default=defaults, **say)
-    return parsed.run, parsed.method, stream_of(parsed)
+    return parsed.run, parsed.method, stream_of(parsed, kind)
 
 
 def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:

@@ -37,9 +37,9 @@ def command_with(kind: type[StreamKind], **groups: type[Any]) -> Any:
     return make_dataclass("Command", [*(groups | own | last).items()])
 
 
-def stream_of(parsed: Any) -> StreamKind:
-    """Return the kind of stream that parsed options ask for."""
-    return getattr(parsed, KIND, None) or Disjoint()
+def stream_of(parsed: Any, kind: type[StreamKind]) -> StreamKind:
+    """Return the chosen kind of stream with its parsed options, if it has any."""
+    return getattr(parsed, KIND) if fields(kind) else kind()
 
 
 def check_stream_options(kind: type[StreamKind], command: Any, arguments: Sequence[str]) -> None:

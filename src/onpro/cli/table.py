@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     stream = {
         "limit_per_class": (options.limit_per_class, None),
-        "stream": (stream_of(command), Disjoint()),
+        "stream": (stream_of(command, kind), Disjoint()),
         "hide_boundaries": (options.hide_boundaries, False),
         "evaluations": (options.evaluations, 0),
     }
