@@ -31,6 +31,9 @@ class ReportOptions:
     csv: Path | None = None
     """File for the table as comma-separated values, numbers unrounded."""
 
+    streams: bool = False
+    """Print methods against kinds of streams: accuracy at the end, and anytime accuracy."""
+
     compare: bool = False
     """Print all pairs of rows with the same data set and memory: difference, 95 % interval, Welch's
     p, and p adjusted by Holm's method."""
@@ -50,7 +53,14 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     with importing():
-        from onpro.reports import comma_separated, comparisons, latex, page, report
+        from onpro.reports import (
+            by_stream,
+            comma_separated,
+            comparisons,
+            latex,
+            page,
+            report,
+        )
         from onpro.runs.files import save
         from onpro.runs.reading import read_runs, warn
 
@@ -71,8 +81,10 @@ def main(arguments: Sequence[str]) -> int:
     for path, text in asked:
         save(path, text().encode())
         print(f"saved {visible(str(path))}")
+    if options.streams:
+        print(by_stream(runs))
     if options.compare:
         print(comparisons(runs))
-    elif not asked:
+    if not (asked or options.streams or options.compare):
         print(report(runs))
     return 0

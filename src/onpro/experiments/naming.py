@@ -9,7 +9,7 @@ from onpro.methods import settings_for
 from onpro.runs.config import RunConfig
 from onpro.runs.files import read_json
 from onpro.runs.runner import Finished
-from onpro.streams import stream_kind
+from onpro.streams import Disjoint, stream_kind
 
 
 def name_of(run: Finished) -> str:
@@ -57,16 +57,22 @@ def _settings_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
 
 def _stream_by_hand(config: dict[str, Any]) -> tuple[str, ...]:
     usual = {field.name: field.default for field in fields(RunConfig)}
-    kind = config.get("stream")
-    named = (f"stream={_kind(kind)}",) if isinstance(kind, dict) else ()
+    named = (f"stream={_kind(config)}",) if "stream" in config else ()
     return named + tuple(
         f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
     )
 
 
-def _kind(values: dict[str, Any]) -> str:
-    """The kind of stream, with settings that differ from their defaults where these are known."""
-    settings = {name: value for name, value in values.items() if name != "kind"}
+def stream_name(run: Finished) -> str:
+    """Return the kind of stream of a run, with settings that differ from their defaults."""
+    return _kind(configuration(run))
+
+
+def _kind(config: dict[str, Any]) -> str:
+    values = config.get("stream")
+    if not isinstance(values, dict):
+        return Disjoint.name
+    settings = {str(name): value for name, value in values.items() if name != "kind"}
     try:
         return str(stream_kind(str(values.get("kind")), **settings))
     except UserError:  # of another version

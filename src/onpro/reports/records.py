@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
+from onpro.experiments import summarise
 from onpro.reports.formats import Column, Record, render, with_spread
 from onpro.reports.outcome import Outcome, outcomes
 from onpro.runs import Finished
 
 MEASURES = ("accuracy", "forgetting", "incremental", "seconds")
+
+OVER_TIME = {"anytime": "anytime_accuracy", "last": "last_accuracy"}
+"""Measures that results of older versions lack."""
 
 FOR_PEOPLE = [
     Column("data", "data", heading="{}"),
@@ -28,6 +32,7 @@ FOR_PROGRAMS = [
     for key in (
         *("method", "recipe", "by_hand", "data", "memory", "precision", "settings", "seeds", "n"),
         *(f"{name}_{part}" for name in MEASURES for part in ("mean", "sd", "ci95")),
+        *(f"{name}_{part}" for name in OVER_TIME for part in ("mean", "sd", "ci95")),
         *(f"paper_{name}_{part}" for name in MEASURES[:2] for part in ("mean", "spread")),
     )
 ]
@@ -61,8 +66,11 @@ def _record(outcome: Outcome) -> Record:
     }
     for key in ("method", "recipe", "data", "memory", "precision"):
         record[key] = result.get(key)
-    for name in MEASURES:
-        summary = getattr(outcome, name)
+    summaries = {name: getattr(outcome, name) for name in MEASURES}
+    for name, key in OVER_TIME.items():
+        values = [run.result[key] for run in outcome.runs if key in run.result]
+        summaries |= {name: summarise(values)} if values else {}
+    for name, summary in summaries.items():
         record[name] = _with_spread((summary.mean, summary.deviation))
         record[f"{name}_mean"] = summary.mean
         record[f"{name}_sd"] = summary.deviation
