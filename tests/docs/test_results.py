@@ -7,11 +7,12 @@ from statistics import mean
 
 import pytest
 
-from onpro.experiments.plan import Place, plan
+from onpro.experiments.naming import stream_name
+from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.statistics import curve
 from onpro.experiments.sweep import read_sweep
 from onpro.methods import settings_for
-from onpro.reports import comparisons, report
+from onpro.reports import by_stream, comparisons, report
 from onpro.reports.outcome import Outcome, outcomes
 from onpro.runs.files import read_json
 from onpro.runs.reading import read_runs
@@ -28,6 +29,21 @@ def test_stored_results_and_pages_agree(page: str) -> None:
     for folders, shown in blocks:
         runs = read_runs([ROOT / folder for folder in folders.split()])
         assert shown.strip() == report(runs).strip(), f"run: onpro report {folders}"
+
+
+def test_stored_results_and_the_page_on_streams_agree() -> None:
+    ((asked, shown),) = BLOCK.findall((ROOT / "docs/streams.md").read_text())
+    assert asked == "results/streams --streams"
+    runs = read_runs([ROOT / "results/streams"])
+    assert shown.strip() == by_stream(runs).strip(), f"run: onpro report {asked}"
+    wanted = {cell.experiment for cell in read_sweep(ROOT / "results/streams/streams.toml")}
+    place = Place(device="cpu", precision="fp32")
+    planned = {config.identity for e in wanted for config in configurations(e, place)}
+    assert {run.result["identity"] for run in runs} == planned
+    assert len({(run.result["method"], stream_name(run)) for run in runs}) == 14 * 7
+    for run in runs:
+        assert (run.folder / "config.json").is_file()
+        assert sum(map(sum, run.result["confusion"])) == 355
 
 
 def compared(*patterns: str) -> dict[tuple[str, str], list[str]]:

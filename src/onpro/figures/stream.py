@@ -30,7 +30,7 @@ def stream(streams: Mapping[str, ClassIncremental]) -> "Figure":
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    heights = [min(4.0, 1.6 + 0.16 * shown.num_classes) for shown in streams.values()]
+    heights = [min(4.0, 0.9 + 0.12 * shown.num_classes) for shown in streams.values()]
     figure = Figure(figsize=(8, 0.3 + sum(heights)), layout="constrained")
     panels = figure.subplots(len(streams), squeeze=False, height_ratios=heights)
     maps = [shares(shown) for shown in streams.values()]
