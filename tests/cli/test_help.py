@@ -19,6 +19,7 @@ from onpro.cli.parsing import CHECKPOINT_EVERY
 from onpro.data import sources
 from onpro.figures import FIGURES
 from onpro.methods import Settings, methods, recipes, settings_for, wrappers
+from onpro.streams import stream_kinds
 from onpro.training import checkpoint
 from tests.cli.conftest import Command
 
@@ -28,6 +29,8 @@ HELPS = [
     [],
     *([command, "--help"] for command in COMMANDS),
     *(["run", name, "--help"] for name in methods()),
+    *(["run", "er", "--stream", kind, "--help"] for kind in stream_kinds()),
+    ["table", "--stream", "i-blurry", "--help"],
     ["run", "er-rot", "--help"],
     ["run", "rot", "--help"],
     ["run", "onpro", "--data", "imagenet100", "--recipe", "without-projector", "--help"],
@@ -112,7 +115,15 @@ def test_defaults_are_those_of_the_data_set_and_the_recipe(onpro: Command) -> No
 
 
 @pytest.mark.parametrize(
-    "mistake", [["--memory"], ["--memori", "3"], ["--recipe", "x"], ["--rotations", "4"]]
+    "mistake",
+    [
+        ["--memory"],
+        ["--memori", "3"],
+        ["--recipe", "x"],
+        ["--rotations", "4"],
+        ["--stream", "x"],
+        ["--blur", "3"],
+    ],
 )
 def test_help_is_given_beside_a_mistake(onpro: Command, mistake: list[str]) -> None:
     answer = onpro("run", "er", *mistake, "--help")
@@ -214,6 +225,9 @@ def test_help_lists_and_mistakes_in_options_import_nothing_heavy() -> None:
         ["methods"],
         ["recipes"],
         ["datasets"],
+        ["streams"],
+        ["run", "er", "--stream", "blurry", "--help"],
+        ["run", "er", "--stream", "blury"],
         ["--version"],
         ["--help"],
     ]

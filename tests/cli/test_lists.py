@@ -1,12 +1,14 @@
-"""`onpro methods`, `onpro recipes` and `onpro datasets`."""
+"""`onpro methods`, `onpro recipes`, `onpro datasets` and `onpro streams`."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from onpro.data import sources
 from onpro.methods import methods, recipes, wrappers
+from onpro.streams import stream_kinds
 from tests.cli.conftest import Command
 
 
@@ -91,7 +93,24 @@ def test_the_list_of_data_sets_says_what_is_there(
     assert {name for name, status in after.items() if status == "there"} == there
 
 
-@pytest.mark.parametrize("command", ["methods", "recipes", "datasets"])
+def test_every_stream_is_listed_with_its_options(onpro: Command) -> None:
+    answer = onpro("streams")
+    assert answer.status == 0
+    for name, kind in stream_kinds().items():
+        assert any(line.split()[:1] == [name] for line in answer.out.splitlines())
+        for setting in fields(kind):
+            assert f"--{setting.name.replace('_', '-')}" in answer.out
+
+
+def test_streams_as_json(onpro: Command) -> None:
+    listed = json.loads(onpro("streams", "--json").out)
+    assert [entry["name"] for entry in listed] == list(stream_kinds())
+    blurry = next(entry for entry in listed if entry["name"] == "i-blurry")
+    assert blurry["settings"] == {"disjoint_classes": 50.0, "blur": 10.0}
+    assert blurry["tasks"] == "hidden"
+
+
+@pytest.mark.parametrize("command", ["methods", "recipes", "datasets", "streams"])
 def test_lists_fit_80_columns_and_go_to_standard_output(onpro: Command, command: str) -> None:
     answer = onpro(command)
     assert max(map(len, answer.out.splitlines())) <= 80

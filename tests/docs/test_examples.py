@@ -10,12 +10,14 @@ import pytest
 from onpro import nn
 from onpro.data import registry as data_registry
 from onpro.methods import registry as method_registry
+from onpro.streams import registry as stream_registry
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("name", "examples"), [("README.md", 2), ("CONTRIBUTING.md", 7), ("docs/data.md", 1)]
+    ("name", "examples"),
+    [("README.md", 2), ("CONTRIBUTING.md", 8), ("docs/data.md", 1), ("docs/streams.md", 1)],
 )
 def test_the_examples_run(
     name: str, examples: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -23,6 +25,7 @@ def test_the_examples_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(method_registry, "_METHODS", dict(method_registry._METHODS))
     monkeypatch.setattr(data_registry, "_sources", dict(data_registry._sources))
+    monkeypatch.setattr(stream_registry, "_kinds", dict(stream_registry._kinds))
     monkeypatch.setattr(nn, "ENCODERS", dict(nn.ENCODERS))
     monkeypatch.setattr(method_registry, "_WRAPPERS", dict(method_registry._WRAPPERS))
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.DOTALL)

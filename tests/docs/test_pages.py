@@ -10,6 +10,7 @@ from onpro.data import sources
 from onpro.errors import UserError
 from onpro.methods import method, methods, recipes, wrappers
 from onpro.runs.schema import NEEDED, OPTIONAL
+from onpro.streams import find_kind, stream_kinds
 from onpro.training import Metrics
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,15 @@ def test_the_page_of_a_wrapper_names_the_methods_it_wraps(wrapper: str) -> None:
     page = (ROOT / "docs" / "methods" / f"{wrapper}.md").read_text()
     for name in methods():
         assert (f"`{name}-{wrapper}`" in page) == can_wrap(wrapper, name), name
+
+
+@pytest.mark.parametrize("name", stream_kinds())
+def test_every_kind_of_stream_is_on_its_page_with_its_settings(name: str) -> None:
+    page = (ROOT / "docs" / "streams.md").read_text()
+    (row,) = re.findall(rf"^\| `{name}` \|.*$", page, flags=re.MULTILINE)
+    for setting in fields(find_kind(name)):
+        assert f"`{setting.name}`" in row, setting.name
+    assert f"**{name}**" in page or name == "disjoint"
 
 
 def test_the_overview_lists_every_method() -> None:

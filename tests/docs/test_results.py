@@ -11,8 +11,8 @@ from onpro.cli import main
 from onpro.experiments import Summary
 from onpro.experiments.comparison import compare
 from onpro.experiments.experiment import Experiment
-from onpro.experiments.grouping import found
-from onpro.experiments.plan import Place, plan
+from onpro.experiments.grouping import configuration, found, stream_name
+from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.statistics import accuracy_curve
 from onpro.experiments.sweep import read_sweep
 from onpro.methods import settings_for
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["docs/results.md", "results/tuned/README.md"])
+@pytest.mark.parametrize("page", ["docs/results.md", "docs/streams.md", "results/tuned/README.md"])
 def test_stored_results_and_pages_agree(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -35,6 +35,19 @@ def test_stored_results_and_pages_agree(
     for arguments, shown in blocks:
         assert main(["report", *arguments.split()]) == 0
         assert shown.strip() == capsys.readouterr().out.strip(), f"run: onpro report {arguments}"
+
+
+def test_the_runs_on_streams_are_complete() -> None:
+    runs = read_runs([ROOT / "results/streams"])
+    wanted = read_sweep(ROOT / "results/streams/streams.toml")
+    place = Place(device="cpu", precision="fp32")
+    planned = {config.identity for one in wanted for config in configurations(one, place)}
+    assert {run.result["identity"] for run in runs} == planned
+    kinds = {(run.result["method"], stream_name(configuration(run))) for run in runs}
+    assert len(kinds) == 14 * 7
+    for run in runs:
+        assert (run.folder / "config.json").is_file()
+        assert sum(map(sum, run.result["confusion"])) == 355
 
 
 def compared(*patterns: str) -> dict[tuple[str, str], list[str]]:

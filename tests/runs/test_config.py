@@ -15,6 +15,7 @@ from onpro.runs import RunConfig, read_config
 from onpro.runs.config import digest
 from onpro.runs.files import write_json
 from onpro.runs.result import describe
+from onpro.streams import Blurry
 
 RESULTS = Path(__file__).parents[2] / "results" / "cifar10"
 CONFIG = RunConfig(method="onpro", settings=OnProSettings())
@@ -24,6 +25,9 @@ OTHERS: dict[str, Any] = {
     "settings": ERSettings(),
     "data": "tiny",
     "memory": 200,
+    "stream": Blurry(),
+    "hide_boundaries": True,
+    "evaluations": 20,
     "tasks": 2,
     "batch_size": 5,
     "class_order": "random",

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from onpro._version import __version__
 from onpro.cli.signals import importing
-from onpro.cli.streams import Lossy, open_closed_streams
+from onpro.cli.standard_streams import Lossy, open_closed_streams
 from onpro.errors import UserError, unknown
 from onpro.text import visible
 
@@ -21,6 +21,7 @@ COMMANDS = {
     "sweep": "run a grid of your own and compare its methods",
     "methods": "list the methods, their papers and what they keep",
     "recipes": "list the recipes of all methods or of one",
+    "streams": "list the kinds of streams and their settings",
     "datasets": "list the data sets and how to name your own",
     "predict": "classify image files with the model of a run",
     "report": "print tables of finished runs beside the paper's values",

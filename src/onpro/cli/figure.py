@@ -1,17 +1,26 @@
-"""`onpro figure NAME RUN…`: draw a figure from finished runs."""
+"""`onpro figure NAME RUN…`: draw a figure from finished runs, or of a stream."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from onpro.cli.parsing import parse
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
+from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
 from onpro.errors import UserError, unknown
+from onpro.streams import Disjoint, StreamKind
 from onpro.text import visible
+
+if TYPE_CHECKING:
+    from onpro.runs import RunConfig
+    from onpro.streams import ClassIncremental
+
+MOST_STREAMS = 8
+"""Streams in one figure."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +28,11 @@ class FigureOptions:
     """What to draw, from what, to where."""
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
-    """Name of the figure: accuracy, compute, confusion, forgetting, matrix, replay, sweep or time;
-    see --list."""
+    """Name of the figure: accuracy, compute, confusion, forgetting, matrix, replay, stream, sweep
+    or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
-    """Run folders, or folders that contain run folders at any depth."""
+    """Run folders, or folders that contain run folders at any depth; stream needs none."""
 
     list: bool = False
     """List the figures."""
@@ -39,39 +48,66 @@ class FigureOptions:
     """Horizontal axis of sweep (a setting) or compute (seconds or images)."""
 
     measure: str = "accuracy"
-    """Vertical axis of sweep: accuracy, forgetting, incremental or seconds."""
+    """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last or seconds."""
+
+    stream: str = "disjoint"
+    """Of a stream without a run: a name that `onpro streams` lists, whose settings are further
+    options."""
+
+    data: str = "digits"
+    """Of a stream without a run: the data set."""
+
+    data_dir: Path | None = None
+    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+
+    tasks: int | None = None
+    """Of a stream without a run: the number of tasks; else the data set's own."""
+
+    class_order: Literal["natural", "random"] = "natural"
+    """Of a stream without a run: the order in which classes arrive."""
+
+    seed: int = 0
+    """Of a stream without a run: its seed."""
+
+    evaluations: int = 0
+    """Of a stream without a run: the number of evaluations at equal distances."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A figure."""
-
-    options: FigureOptions
+Command = command_with(Disjoint, options=FigureOptions)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Draw the figure."""
-    about = "Draw a figure from finished runs."
-    options = parse(Command, arguments, command="onpro figure", about=about).options
+    about = "Draw a figure from finished runs, or of a stream."
+    kind = chosen_kind(arguments)
+    command = command_with(kind, options=FigureOptions)
+    check_stream_options(kind, command, arguments)
+    parsed = parse(command, arguments, command="onpro figure", about=about)
+    options = parsed.options
     with importing():
         from onpro.experiments.grouping import found
-        from onpro.figures import FIGURES, draw
+        from onpro.figures import FIGURES, draw, draw_streams
+        from onpro.figures.stream import stream
         from onpro.figures.style import Options
         from onpro.runs.reading import read_runs
 
+    known = {**FIGURES, "stream": stream}
     if options.list:
-        listed = [
-            [name, (figure.__doc__ or "").splitlines()[0]] for name, figure in FIGURES.items()
-        ]
+        listed = [[name, (known[name].__doc__ or "").splitlines()[0]] for name in sorted(known)]
         print_table(["name", "what"], listed)
         return 0
-    if options.name not in FIGURES or not options.runs:
-        if options.name and options.name not in FIGURES:
-            raise unknown("figure", options.name, FIGURES)
-        raise UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
+    if options.name and options.name not in known:
+        raise unknown("figure", options.name, known)
     path = _file(options.out or Path(), options.name)
     chosen = Options(options.width, options.x, options.measure)
-    draw(options.name, found(read_runs(options.runs)), path, chosen)
+    if options.name == "stream":
+        configs = _configs_of(options.runs, options.data_dir)
+        streams = _streams(configs or [_config(options, stream_of(parsed, kind))])
+        draw_streams(streams, path, chosen)
+    elif options.name and options.runs:
+        draw(options.name, found(read_runs(options.runs)), path, chosen)
+    else:
+        raise UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
     print(f"saved {visible(str(path))}")
     return 0
 
@@ -81,3 +117,59 @@ def _file(path: Path, name: str) -> Path:
     if path.is_dir():
         return path / f"{name}.png"
     return path if path.suffix else path.with_suffix(".png")
+
+
+def _config(options: FigureOptions, kind: StreamKind) -> "RunConfig":
+    """Return a run with the stream that the options ask for; its method does not matter."""
+    from onpro.methods import settings_for
+    from onpro.runs import RunConfig
+
+    return RunConfig(
+        method="er",
+        settings=settings_for("er", options.data),
+        data=options.data,
+        data_dir=options.data_dir,
+        stream=kind,
+        tasks=options.tasks,
+        class_order=options.class_order,
+        seed=options.seed,
+        evaluations=options.evaluations,
+    )
+
+
+def _configs_of(paths: Sequence[Path], data_dir: Path | None) -> "list[RunConfig]":
+    """Return the configurations of runs, finished or not."""
+    from onpro.runs import read_config, read_runs
+
+    begun = [path for path in paths if (path / "config.json").is_file()]
+    others = [path for path in paths if path not in begun]
+    folders = begun + [run.folder for run in (read_runs(others) if others else [])]
+    configs = map(read_config, folders)
+    return [replace(config, data_dir=data_dir or config.data_dir) for config in configs]
+
+
+def _streams(configs: "Sequence[RunConfig]") -> "dict[str, ClassIncremental]":
+    """Return the stream of each run under a title; runs of equal streams have one together."""
+    from onpro.runs import SharedImages, make_stream
+
+    titles = {_title(config): replace(config, device="cpu") for config in configs}
+    if len(titles) > MOST_STREAMS:
+        raise UserError(
+            f"these runs have {len(titles)} different streams: name fewer, at most {MOST_STREAMS}."
+        )
+    images = SharedImages()
+    return {title: make_stream(config, images(config)) for title, config in titles.items()}
+
+
+def _title(config: "RunConfig") -> str:
+    """Return what tells a stream from others."""
+    limit = config.limit_per_class
+    parts = [
+        f"{config.data}, {config.stream}",
+        *([f"{config.tasks} tasks"] if config.tasks is not None else []),
+        *(["classes in random order"] if config.class_order == "random" else []),
+        *([f"{limit} images per class"] if limit is not None else []),
+        *([f"batches of {config.batch_size}"] if config.batch_size != 10 else []),
+        *([f"{config.evaluations} evaluations"] if config.evaluations else []),
+    ]
+    return ", ".join([*parts, f"seed {config.seed}"])

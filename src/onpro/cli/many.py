@@ -20,7 +20,7 @@ from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import JobResult
-from onpro.experiments.experiment import IN_TABLES, Measure, Request
+from onpro.experiments.experiment import IN_TABLES, Measure, Request, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
 from onpro.reports.plans import PLAN, duration, plan_records, total_seconds
@@ -44,6 +44,7 @@ def carry_out(
     """Train what is missing or unfinished, print the table, and return the exit status."""
     execution.check()
     compute.kept_model()
+    measures = named_measures(options.measures) or measures
     if options.calibrate and not options.dry_run:
         raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
     if not options.dry_run:

@@ -48,7 +48,8 @@ def parse(
     A mistake becomes a `UserError`; `--help` prints the options and exits.
 
     Args:
-        kind: The dataclass; a group of options in the field `method` has a panel of its own.
+        kind: The dataclass; groups of options in the fields `method` and `stream_kind` have a panel
+            of their own.
         arguments: Arguments of the command.
         command: The command, for messages.
         about: Description of the command, in paragraphs.
@@ -60,7 +61,9 @@ def parse(
     groups = _groups(kind)
     values = {name: _values(getattr(default, name)) if default else {} for name in groups}
     explained = {name: _explained(group, values[name], given_by) for name, group in groups.items()}
-    panels = {name: command.split()[-1] if name == "method" else "" for name in groups}
+    panels = dict.fromkeys(groups, "") | {"method": command.split()[-1]}
+    if "stream_kind" in groups:
+        panels["stream_kind"] = f"stream {groups['stream_kind'].name}"
     parsed_as: Any = make_dataclass(
         kind.__name__,
         [

@@ -10,7 +10,7 @@ import tyro
 
 from onpro.cli.parsing import parse
 from onpro.cli.signals import importing
-from onpro.errors import UserError, unknown
+from onpro.errors import UserError
 from onpro.text import visible
 
 if TYPE_CHECKING:
@@ -42,10 +42,14 @@ class ReportOptions:
     """Format, if not that of the file. (default: text on a terminal, else markdown)"""
 
     measures: str = "accuracy,forgetting"
-    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, seconds."""
+    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last or
+    seconds."""
 
     by_task: bool = False
     """Show accuracy and forgetting after each task instead of intervals."""
+
+    streams: bool = False
+    """Print methods against kinds of streams: accuracy at the end, and anytime accuracy."""
 
     compare: bool = False
     """Compare all pairs of rows with the same data set and memory by Welch's test, with Holm's
@@ -93,13 +97,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: ReportOptions) -> str:
     from onpro.experiments.comparison import compare
-    from onpro.experiments.experiment import MEASURES
+    from onpro.experiments.experiment import named_measures
+    from onpro.reports import by_stream
     from onpro.reports.tables import comparisons, conditions, results
 
-    measures = [name.strip() for name in options.measures.split(",") if name.strip()]
-    for name in measures:
-        if name not in MEASURES:
-            raise unknown("measure", name, MEASURES)
+    measures = named_measures(options.measures)
+    if options.streams:
+        return by_stream(experiments)
     if options.compare:
         compared = compare(experiments, measures)
         if not compared:

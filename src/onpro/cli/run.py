@@ -7,13 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass, fields, make_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import parse, require_path
 from onpro.cli.signals import importing
+from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
 from onpro.errors import UserError
+from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
 
 DEFAULT = "onpro"
@@ -46,8 +48,18 @@ class RunOptions:
     json: bool = False
     """Print the result as JSON on the last line of standard output, all else on standard error."""
 
+    stream: str = "disjoint"
+    """Kind of stream: a name that `onpro streams` lists. Its settings are further options."""
+
     tasks: int | None = None
-    """Number of tasks the classes arrive in; else the data set's own."""
+    """Number of tasks the classes arrive in; else the data set's own. A stream without tasks has as
+    many evaluations."""
+
+    hide_boundaries: bool = False
+    """Do not tell the method when a task begins; it then sees one where a new class arrives."""
+
+    evaluations: int = 0
+    """Evaluate at so many equal distances too, beside after each task, for anytime_accuracy."""
 
     batch_size: int = 10
     """Number of images that arrive together (default from the paper)."""
@@ -86,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
             _help_on_wrapper(name)
         name, rest = _with_base(name, rest)
     try:
-        command = _parse(name, rest, named=named)
+        command, kind = _parse(name, rest, named=named)
     except UserError as error:
         stray = re.match("unexpected argument '(.+)'", str(error))
         if not named and stray and stray[1] in outlines():
@@ -128,6 +140,9 @@ def main(arguments: Sequence[str]) -> int:
                 memory=options.memory,
                 seed=seed,
                 recipe=options.recipe,
+                stream=stream_of(command, kind),
+                hide_boundaries=options.hide_boundaries,
+                evaluations=options.evaluations,
                 tasks=options.tasks,
                 batch_size=options.batch_size,
                 class_order=options.class_order,
@@ -141,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
         return train_and_show(requests, executor, execution.on, as_json=options.json)
 
 
-def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
+def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, type[StreamKind]]:
     """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
 
     Help and mistakes end the first time, before anything heavy is imported.
@@ -156,7 +171,13 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
         f"Recipes of {name}: {', '.join(known.recipes) or 'none'}; see onpro recipes {name}.",
     ]
     say = {"command": f"onpro run {name}", "about": "\n\n".join(paragraphs)}
-    command = command_of(known.settings)
+    try:
+        kind = chosen_kind(arguments)
+    except UserError:  # help is on the way
+        if HELP.isdisjoint(arguments):
+            raise
+        kind = Disjoint
+    command = command_of(known.settings, kind)
     if not HELP.isdisjoint(arguments):
         try:
             first = parse(command, [word for word in arguments if word not in HELP], **say).run
@@ -170,6 +191,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
         defaults = _defaults(command, values)
         parse(command, ["--help"], default=defaults, given_by=given_by, usage=usage, **say)
     _check_wrapped_options(name, known.settings, arguments)
+    check_stream_options(kind, command, arguments)
     first = parse(command, arguments, **say).run
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
@@ -180,8 +202,8 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> Any:
         from onpro.methods import settings_for
 
     values = settings_for(name, first.data, first.recipe)
-    command = command_of(type(values))
-    return parse(command, arguments, default=_defaults(command, values), **say)
+    command = command_of(type(values), kind)
+    return parse(command, arguments, default=_defaults(command, values), **say), kind
 
 
 def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
@@ -246,11 +268,11 @@ def _check_data(data: str) -> None:
         require_path(Path(argument).expanduser())
 
 
-def command_of(settings: type[Any]) -> Any:
-    """Return the dataclass of all options of a method with these settings."""
-    groups = {**GROUPS, "method": settings}
-    return make_dataclass("Command", list(groups.items()))
+def command_of(settings: type[Any], kind: type[StreamKind] = Disjoint) -> Any:
+    """Return the dataclass of all options of a method on a kind of stream."""
+    return command_with(kind, **GROUPS, method=settings)
 
 
 def _defaults(command: Any, settings: Any) -> Any:
-    return command(**{name: group() for name, group in GROUPS.items()}, method=settings)
+    groups = get_type_hints(command)
+    return command(**{name: group() for name, group in groups.items()} | {"method": settings})

@@ -1,75 +1,60 @@
-"""Standard streams that are closed, or cannot be written, end no command."""
+"""`onpro streams`: in what order images can arrive."""
 
-import os
-import sys
-from typing import Any, TextIO, cast
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
-
-def open_closed_streams() -> None:
-    """Open streams that whoever started the command has closed; what goes there is discarded.
-
-    Otherwise the next files to be opened would take their numbers, and get what is printed.
-    """
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 # it stays
+from onpro.cli.parsing import parse
+from onpro.cli.printing import print_table
+from onpro.streams import StreamKind, stream_kinds
 
 
-class Lossy:
-    """A stream that discards everything once it cannot be written: a full disk, a lost terminal.
+@dataclass(frozen=True)
+class StreamsOptions:
+    """Options of the list."""
 
-    A reader that has gone is another matter: that is raised.
-    """
+    json: bool = False
+    """Print the list as JSON."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.loss = ""
-        """Why it could not be written."""
 
-    def as_text(self) -> TextIO:
-        """Itself, which does all that a text stream does."""
-        return cast(TextIO, self)
+@dataclass(frozen=True)
+class Command:
+    """The list of streams."""
 
-    def write(self, text: str) -> int:
-        """Write, or discard."""
-        try:
-            return self._stream.write(self._encodable(text))
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._lose(error)
-            return len(text)
+    options: StreamsOptions
 
-    def _encodable(self, text: str) -> str:
-        """The text, with escapes for what the stream cannot encode, such as names of files."""
-        encoding = self._stream.encoding or "utf-8"
-        try:
-            text.encode(encoding, self._stream.errors or "strict")
-        except UnicodeEncodeError:
-            return text.encode(encoding, "backslashreplace").decode(encoding)
-        return text
 
-    def flush(self) -> None:
-        """Write through, or discard."""
-        try:
-            self._stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._lose(error)
+def main(arguments: Sequence[str]) -> int:
+    """List the kinds of streams."""
+    about = "List the kinds of streams and their settings, for --stream KIND."
+    options = parse(Command, arguments, command="onpro streams", about=about).options
+    kinds = stream_kinds().values()
+    if options.json:
+        print(json.dumps([_facts(kind) for kind in kinds], indent=1))
+        return 0
+    print_table(
+        ["name", "what arrives when", "tasks", "options and their defaults"],
+        [[kind.name, kind.description, _tasks(kind), _options(kind)] for kind in kinds],
+    )
+    return 0
 
-    def _lose(self, error: OSError) -> None:
-        self.loss = error.strerror or str(error)
-        self.discard()
 
-    def discard(self) -> None:
-        """Let what is not written yet, and all that follows, go nowhere."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+def _tasks(kind: type[StreamKind]) -> str:
+    return "announced" if kind.announced else "hidden" if kind.has_tasks else "none"
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+
+def _options(kind: type[StreamKind]) -> str:
+    shown = []
+    for field in fields(kind):
+        value = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+        shown.append(f"--{field.name.replace('_', '-')} {value}")
+    return " ".join(shown)
+
+
+def _facts(kind: type[StreamKind]) -> dict[str, object]:
+    return {
+        "name": kind.name,
+        "description": kind.description,
+        "tasks": _tasks(kind),
+        "settings": {field.name: field.default for field in fields(kind)},
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -10,7 +10,9 @@ from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
 from onpro.cli.parsing import parse, whole
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
+from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
 from onpro.errors import UserError
+from onpro.streams import Disjoint
 
 if TYPE_CHECKING:
     from onpro.experiments.tables import PaperTable
@@ -44,15 +46,26 @@ class TableOptions:
     limit_per_class: int | None = None
     """Use only so many images of each class, for a quick try; the paper's values are left out."""
 
+    stream: str = "disjoint"
+    """Kind of stream: a name that `onpro streams` lists, whose settings are further options; the
+    paper's values are left out."""
 
-@dataclass(frozen=True)
-class Command:
-    """A table of the paper."""
+    hide_boundaries: bool = False
+    """Do not tell methods when a task begins; the paper's values are left out."""
 
-    table: TableOptions
-    runs: ManyOptions
-    compute: ManyComputeOptions
-    execution: ExecutionOptions
+    evaluations: int = 0
+    """Evaluate at so many equal distances too, beside after each task, for the measure anytime; the
+    paper's values are left out."""
+
+
+GROUPS: dict[str, Any] = {
+    "table": TableOptions,
+    "runs": ManyOptions,
+    "compute": ManyComputeOptions,
+    "execution": ExecutionOptions,
+}
+
+Command = command_with(Disjoint, **GROUPS)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -61,7 +74,10 @@ def main(arguments: Sequence[str]) -> int:
         "Reproduce a table of the paper and compare.\n\n"
         "Finished runs in OUT are skipped, interrupted ones resumed."
     )
-    command = parse(Command, arguments, command="onpro table", about=about)
+    kind = chosen_kind(arguments)
+    command_type = command_with(kind, **GROUPS)
+    check_stream_options(kind, command_type, arguments)
+    command = parse(command_type, arguments, command="onpro table", about=about)
     options = command.table
     with importing():
         from onpro.cli.many import carry_out
@@ -77,11 +93,15 @@ def main(arguments: Sequence[str]) -> int:
         methods=_split(options.methods),
         memory=[_whole(size) for size in _split(options.memory)],
     )
-    limit = options.limit_per_class
-    stream = () if limit is None else (("limit_per_class", limit),)
-    requests = part.requests(_seeds(options, part), stream)
+    stream = {
+        "limit_per_class": (options.limit_per_class, None),
+        "stream": (stream_of(command, kind), Disjoint()),
+        "hide_boundaries": (options.hide_boundaries, False),
+        "evaluations": (options.evaluations, 0),
+    }
+    given = tuple((name, value) for name, (value, usual) in stream.items() if value != usual)
     return carry_out(
-        requests,
+        part.requests(_seeds(options, part), given),
         command.runs,
         command.compute,
         command.execution,

@@ -138,6 +138,8 @@ def _stream(config: RunConfig) -> Hashable:
     source = find(config.data)
     return (
         config.data,
+        config.stream,
+        config.hide_boundaries,
         config.tasks or source.tasks,
         config.batch_size,
         config.class_order,

@@ -1,7 +1,9 @@
 """How long runs will take, from how long such runs took."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -60,7 +62,7 @@ def time_briefly(config: RunConfig) -> float:
     task takes as long. The short stream is trained twice, since the first time warms up.
     """
     few = CALIBRATION_BATCHES * config.batch_size
-    short = replace(config, limit_per_class=min(few, config.limit_per_class or few))
+    short = replace(config, limit_per_class=min(few, config.limit_per_class or few), evaluations=0)
     clock = Clock()
     for _ in range(2):
         clock = Clock()
@@ -103,11 +105,16 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
 
 
 def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:
-    stream = (config.tasks, config.batch_size, config.image_size, config.limit_per_class)
+    stream = (
+        *(config.stream, config.tasks, config.batch_size, config.image_size),
+        *(config.limit_per_class, config.evaluations),
+    )
     return (config.hash, device), (config.method, config.data, *stream, device)
 
 
 def _test_images(trainer: Trainer) -> int:
     """How many images are predicted in all evaluations of a stream."""
-    sizes = [len(trainer.stream.test(task)) for task in range(trainer.stream.num_tasks)]
-    return sum(sum(sizes[: task + 1]) for task in range(len(sizes)))
+    stream = trainer.stream
+    ends = list(accumulate(stream.steps_per_task))
+    seen = list(accumulate(len(stream.test(task)) for task in range(stream.num_tasks)))
+    return sum(seen[bisect_left(ends, step)] for step in stream.evaluation_steps)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from onpro.errors import UserError
+from onpro.errors import UserError, unknown
 from onpro.experiments.statistics import Summary, summarise
 from onpro.runs import Finished, RunConfig
 
@@ -15,6 +15,8 @@ MEASURES: dict[Measure, str] = {
     "accuracy": "average_accuracy",
     "forgetting": "average_forgetting",
     "incremental": "average_incremental_accuracy",
+    "anytime": "anytime_accuracy",
+    "last": "last_accuracy",
     "seconds": "train_seconds",
 }
 """Fields of `result.json` that are compared between experiments."""
@@ -23,6 +25,16 @@ IN_TABLES: tuple[Measure, ...] = ("accuracy", "forgetting")
 """Measures that tables show by default."""
 
 LOWER_IS_BETTER = {"forgetting", "seconds"}
+
+
+def named_measures(text: str) -> list[Measure]:
+    """Return the measures in a comma-separated text; raise UserError if one is unknown."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in MEASURES:
+            raise unknown("measure", name, MEASURES)
+    return names
+
 
 MOST_SEEDS = 10_000
 """Largest number of runs of an experiment; a larger number is a typo and would fill the memory."""

@@ -11,9 +11,13 @@ from onpro.experiments.tables import reported
 from onpro.methods import settings_for
 from onpro.runs import Finished, RunConfig, read_config
 from onpro.runs.files import read_json
+from onpro.streams import Disjoint, stream_kind
 
-STREAM = ("tasks", "batch_size", "class_order", "image_size", "limit_per_class")
-"""Fields of `RunConfig` that describe the stream, besides the data set."""
+STREAM = (
+    *("tasks", "batch_size", "class_order", "image_size", "limit_per_class"),
+    *("hide_boundaries", "evaluations"),
+)
+"""Fields of `RunConfig` that describe the stream, besides the data set and the kind of stream."""
 
 
 def described(config: Mapping[str, Any], **more: Any) -> Experiment:
@@ -131,9 +135,22 @@ def _settings_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _stream_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
     usual = {field.name: field.default for field in fields(RunConfig)}
-    return tuple(
+    named = (f"stream={stream_name(config)}",) if "stream" in config else ()
+    return named + tuple(
         f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
     )
+
+
+def stream_name(config: Mapping[str, Any]) -> str:
+    """Return the kind of stream of a configuration, with settings that are not the defaults."""
+    values = config.get("stream")
+    if not isinstance(values, dict):
+        return Disjoint.name
+    settings = {str(name): value for name, value in values.items() if name != "kind"}
+    try:
+        return str(stream_kind(str(values.get("kind")), **settings))
+    except UserError:  # of another version
+        return f"{values.get('kind')} {settings}"
 
 
 def _plain(value: Any) -> Any:

@@ -3,8 +3,8 @@
 Every `[[runs]]` is a grid: all combinations of its values. `[common]` holds defaults of all grids.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,14 +18,21 @@ from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, recipes
 from onpro.runs.config import RunConfig
 from onpro.runs.method_file import resolve
+from onpro.streams import Disjoint, StreamKind, find_kind, stream_kind, stream_kinds
 from onpro.validation import accepted, described, fits
 
-KEYS = ("method", "data", "memory", "seeds", "recipe", "settings", *STREAM)
+KEYS = ("method", "data", "memory", "seeds", "recipe", "settings", "stream", *STREAM)
 
 NO_RECIPE = "none"
 """The method itself, in a list of recipes."""
 
-DEFAULTS: dict[str, Any] = {"data": "digits", "memory": 100, "seeds": 1, "recipe": NO_RECIPE}
+DEFAULTS: dict[str, Any] = {
+    "data": "digits",
+    "memory": 100,
+    "seeds": 1,
+    "recipe": NO_RECIPE,
+    "stream": Disjoint.name,
+}
 
 
 def read_sweep(path: Path) -> list[Request]:
@@ -54,13 +61,16 @@ def _requests(file: TomlFile) -> Iterator[Request]:
         where = ("runs", number)
         _check_keys(file, where, grid)
         settings = common.get("settings", {}) | grid.get("settings", {})
-        yield from Grid(file, where, DEFAULTS | common | grid | {"settings": settings})
+        whole = Grid(file, where, DEFAULTS | common | grid | {"settings": settings})
+        whole.check_stream_settings(grid)
+        yield from whole
 
 
 def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None:
+    known = {*KEYS, *(key for kind in stream_kinds().values() for key in _settings_of(kind))}
     for key in values:
-        if key not in KEYS:
-            raise file.wrong(where, key, str(unknown("key", key, KEYS)))
+        if key not in known:
+            raise file.wrong(where, key, str(unknown("key", key, known)))
     if not isinstance(values.get("settings", {}), dict):
         raise file.wrong(where, "settings", "settings must be a table, such as [runs.settings].")
 
@@ -80,7 +90,11 @@ class Grid:
         methods = [self._resolved(name) for name in self._axis("method", str)]
         names = methods, self._axis("data", str), self._axis("recipe", str)
         memories = self._axis("memory", int)
-        streams = _combined({k: self._axis(k, hints[k]) for k in STREAM if k in self.values})
+        streams = [
+            kind + rest
+            for kind in self._kinds()
+            for rest in _combined({k: self._axis(k, hints[k]) for k in STREAM if k in self.values})
+        ]
         for name, data, recipe in product(*names):
             self._check_names(name, data, recipe)
             for memory, settings, stream in product(memories, self._settings(name), streams):
@@ -97,6 +111,33 @@ class Grid:
                 if problem:
                     raise self._wrong(*_culprit(request, problem))
                 yield request
+
+    def check_stream_settings(self, given: Iterable[str]) -> None:
+        """Refuse settings of streams that the grid does not have."""
+        names = self._axis("stream", str)
+        for name in names:
+            try:
+                find_kind(name)
+            except UserError as error:
+                raise self._wrong("stream", str(error), name) from None
+        known = {key for name in names for key in _settings_of(find_kind(name))}
+        for key in given:
+            if key not in KEYS and key not in known:
+                have = [name for name, kind in stream_kinds().items() if key in _settings_of(kind)]
+                what = f"{key} is a setting of the stream {' and of '.join(have)}"
+                raise self._wrong(key, f'{what}: add stream = "{have[0]}".')
+
+    def _kinds(self) -> Iterator[Pairs]:
+        """The kinds of streams with all combinations of their settings; nothing for disjoint."""
+        for name in self._axis("stream", str):
+            hints = _settings_of(find_kind(name))
+            axes = {key: self._axis(key, hints[key]) for key in hints if key in self.values}
+            for settings in _combined(axes):
+                try:
+                    kind = stream_kind(name, **dict(settings))
+                except UserError as error:
+                    raise self._wrong(settings[0][0], str(error)) from None
+                yield () if kind == Disjoint() else (("stream", kind),)
 
     def _resolved(self, name: str) -> str:
         try:
@@ -146,6 +187,12 @@ class Grid:
 
     def _wrong(self, key: str, what: str, value: Any = None) -> UserError:
         return self.file.wrong(self.where, key, what, value)
+
+
+def _settings_of(kind: type[StreamKind]) -> dict[str, Any]:
+    """Return the types of a kind's settings by name."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def _problem(request: Request) -> str:

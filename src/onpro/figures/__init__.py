@@ -1,7 +1,7 @@
-"""Figures of experiments."""
+"""Figures of experiments and of streams."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +12,10 @@ from onpro.figures.compute import compute, time
 from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.settings import replay, sweep
+from onpro.figures.stream import stream
 from onpro.figures.style import Options
 from onpro.runs.files import save
+from onpro.streams import ClassIncremental
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +26,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (accuracy, compute, confusion, forgetting, matrix, replay, sweep, time)
 }
+"""Figures of experiments; `stream` is drawn from streams."""
 
 
 def draw(
@@ -31,11 +34,22 @@ def draw(
 ) -> None:
     """Draw the figure of a name and save it in the format of the file's ending."""
     if name not in FIGURES:
-        raise unknown("figure", name, FIGURES)
+        raise unknown("figure", name, [*FIGURES, "stream"])
+    _save(lambda: FIGURES[name](experiments, options or Options()), path)
+
+
+def draw_streams(
+    streams: Mapping[str, ClassIncremental], path: Path, options: Options | None = None
+) -> None:
+    """Draw which classes arrive when in some streams, each below its title, and save it."""
+    _save(lambda: stream(streams, options or Options()), path)
+
+
+def _save(drawing: "Callable[[], Figure]", path: Path) -> None:
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
-        figure = FIGURES[name](experiments, options or Options())
+        figure = drawing()
         try:
             figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=200)
         except ValueError as error:  # matplotlib does not know the ending

@@ -1,6 +1,7 @@
 """Tables and pages of experiments."""
 
 from onpro.reports.page import page
+from onpro.reports.streams import by_stream
 from onpro.reports.tables import comparisons, results
 
-__all__ = ["comparisons", "page", "results"]
+__all__ = ["by_stream", "comparisons", "page", "results"]

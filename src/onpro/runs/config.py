@@ -15,6 +15,7 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
+from onpro.streams import Disjoint, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
@@ -34,6 +35,12 @@ class RunConfig:
     seed: int = 0
     recipe: str | None = None
     """Name of the variation the settings come from, if any."""
+    stream: StreamKind = field(default_factory=Disjoint)
+    """Which images arrive when."""
+    hide_boundaries: bool = False
+    """Whether the method is not told when a task begins."""
+    evaluations: int = 0
+    """Number of evaluations at equal distances, beside those after each task."""
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
@@ -65,6 +72,12 @@ class RunConfig:
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed must be at least 0 and below 2^63, not {self.seed}.")
+        if self.evaluations < 0:
+            raise UserError(
+                f"the number of evaluations must be at least 0, not {self.evaluations}."
+            )
+        if not self.stream.announced:  # there is nothing to hide: the same run
+            object.__setattr__(self, "hide_boundaries", False)
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
@@ -85,6 +98,12 @@ class RunConfig:
         # Named only where there is any, so that other runs keep the folders they always had.
         if self.deterministic:
             what["deterministic"] = True
+        if self.stream != Disjoint():
+            what["stream"] = {"kind": self.stream.name} | self.stream.values()
+        if self.hide_boundaries:
+            what["hide_boundaries"] = True
+        if self.evaluations:
+            what["evaluations"] = self.evaluations
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
         return what
@@ -103,19 +122,19 @@ class RunConfig:
         A value that the data set has by default counts as not given, and a recipe is only a name
         for settings.
         """
-        return digest(self.what() | self._stream())
+        return digest(self.what() | self._defaults_of_data())
 
     @property
     def experiment(self) -> str:
         """Digest of what is computed but for the seed: equal for the runs of one experiment."""
-        return digest(self.what() | self._stream(), without={"seed"})
+        return digest(self.what() | self._defaults_of_data(), without={"seed"})
 
     @property
     def hash(self) -> str:
         """First digits of `experiment`, for the name of the folder."""
         return self.experiment[:8]
 
-    def _stream(self) -> dict[str, Any]:
+    def _defaults_of_data(self) -> dict[str, Any]:
         """Number of tasks and size of images, None where they are those of the data set."""
         try:
             source = find(self.data)
@@ -129,10 +148,12 @@ class RunConfig:
 
     @property
     def folder(self) -> str:
-        """Name of the run's folder; of a path among the data it has the last part."""
+        """Name of the run's folder, with the last part of a path to data and the kind of stream."""
         source, _, argument = self.data.partition(":")
         named = f"{source}_{Path(argument).name}"
         data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
+        if self.stream != Disjoint():
+            data += f"-{self.stream.name}"
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
@@ -158,6 +179,9 @@ def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
 
 PLACE = {"data_dir", "device", "engine", "model"}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
+
+OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations"}
+"""Fields that `config.json` has only where they differ from their defaults."""
 
 RETIRED: dict[str, dict[str, Any]] = {
     "er": {"distillation": 0.0, "rotations": 1},
@@ -197,12 +221,12 @@ def _configured(values: Any) -> RunConfig:
     }
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
-    differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | {"deterministic"})
+    differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | OPTIONAL)
     differ += _difference(settings, {field.name for field in fields(settings_type)})
     if differ:
         raise UserError(f"{', '.join(differ)}{_writer(values)}.")
     for name, value in config.items():
-        if name != "settings" and not fits(value, types[name]):
+        if name not in ("settings", "stream") and not fits(value, types[name]):
             raise UserError(f"{name} must be {described(types[name])}, not {value!r}.")
     data_dir = config.get("data_dir")
     read = RunConfig(
@@ -210,6 +234,7 @@ def _configured(values: Any) -> RunConfig:
         | {
             "settings": settings_type(**{name: _tuples(v) for name, v in settings.items()}),
             "data_dir": Path(data_dir) if data_dir else None,
+            "stream": _stream(config.get("stream")),
         }
     )
     # Older versions had other identities, of the values as they are in the file.
@@ -242,6 +267,16 @@ def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(settings, dict):
         raise UserError("it has no settings of the method.")
     return config, settings
+
+
+def _stream(values: Any) -> StreamKind:
+    """Return the kind of stream that a configuration names; without one it is disjoint."""
+    if values is None:
+        return Disjoint()
+    if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
+        raise UserError("stream must be an object that names a kind.")
+    settings = {name: value for name, value in values.items() if name != "kind"}
+    return stream_kind(values["kind"], **settings)
 
 
 def _writer(values: dict[str, Any]) -> str:

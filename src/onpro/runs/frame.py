@@ -17,7 +17,8 @@ def load_runs(*folders: str | Path) -> "pd.DataFrame":
     """Load the finished runs at any depth below some folders, one row each.
 
     Columns are the fields of `result.json` that hold one value, the path of the run as `run`, its
-    settings as `settings.NAME` and its accuracies as `accuracy`, a list of lists.
+    settings as `settings.NAME`, its kind of stream as `stream` and the settings of that as
+    `stream.NAME`, and its accuracies as `accuracy`, a list of lists.
 
     Raises:
         ImportError: If pandas is missing.
@@ -32,15 +33,23 @@ def load_runs(*folders: str | Path) -> "pd.DataFrame":
 
 def _row(run: Finished) -> dict[str, Any]:
     single = {k: v for k, v in run.result.items() if not isinstance(v, (dict, list))}
-    settings = {f"settings.{name}": value for name, value in _settings(run).items()}
-    return {"run": str(run.folder), **single, "accuracy": run.result["accuracy"], **settings}
+    config = _config(run)
+    settings = {f"settings.{k}": v for k, v in _object(config, "settings").items()}
+    stream = {f"stream.{k}": v for k, v in _object(config, "stream").items()}
+    kind = stream.pop("stream.kind", "disjoint")
+    whole = {"run": str(run.folder), **single, "accuracy": run.result["accuracy"]}
+    return whole | settings | {"stream": kind} | stream
 
 
-def _settings(run: Finished) -> Mapping[str, Any]:
+def _config(run: Finished) -> Mapping[str, Any]:
     config = run.result.get("config")
     try:
         config = config or read_json(run.folder / "config.json")
     except UserError:
         return {}
-    settings = config.get("settings") if isinstance(config, dict) else None
-    return settings if isinstance(settings, dict) else {}
+    return config if isinstance(config, dict) else {}
+
+
+def _object(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = config.get(name)
+    return value if isinstance(value, dict) else {}

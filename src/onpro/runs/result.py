@@ -16,9 +16,9 @@ import torch
 
 from onpro._version import __version__
 from onpro.runs.config import RunConfig
-from onpro.training import Metrics, Trainer, pick_device
+from onpro.training import Metrics, Trainer, anytime_accuracy, pick_device
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of what `result.json` holds; the first had none."""
 
 COMMAND = "ONPRO_COMMAND"
@@ -68,6 +68,9 @@ def collect(
         "experiment": config.experiment,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
+        "anytime_accuracy": anytime_accuracy(trainer.curve),
+        "last_accuracy": trainer.curve[-1].accuracy,
+        "curve": [point._asdict() for point in trainer.curve],
         "confusion": trainer.confusion.tolist(),
         "classes": list(trainer.stream.classes),
         "train_seconds": round(trainer.train_seconds, 3),

@@ -156,6 +156,26 @@ class SharedImages:
         return self._loaded[kind]
 
 
+def make_stream(
+    config: RunConfig, data: ImageSet, device: torch.device | str = "cpu"
+) -> ClassIncremental:
+    """Return the stream of a run on its data."""
+    tasks = config.tasks
+    if tasks is None:
+        tasks = find(config.data).tasks_for(len(data.classes))
+    return ClassIncremental(
+        data,
+        tasks,
+        kind=config.stream,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        class_order=config.class_order,
+        hide_boundaries=config.hide_boundaries,
+        evaluations=config.evaluations,
+        device=device,
+    )
+
+
 def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     """Build the method, on data that are loaded unless given; nothing is written."""
     kind = method(config.method)
@@ -167,17 +187,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     device = pick_device(config.device)
     engine = pick_engine(config.engine, device)
     data = data or load_images(config)
-    tasks = config.tasks
-    if tasks is None:
-        tasks = find(config.data).tasks_for(len(data.classes))
-    stream = ClassIncremental(
-        data,
-        tasks,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        class_order=config.class_order,
-        device=device,
-    )
+    stream = make_stream(config, data, device)
     precision = pick_precision(config.precision, device)
     context = Context(
         image_shape=data.image_shape,

@@ -87,6 +87,22 @@ def _are_amounts(cells: list[Any], highest: float) -> bool:
     return is_numeric and is_amount(sum(cells)) and min(cells) >= 0 and max(cells) <= highest
 
 
+def _is_percentage(value: Any) -> bool:
+    return is_amount(value) and value <= 100
+
+
+def _is_curve(value: Any) -> bool:
+    """A list of evaluations, later ones at later steps."""
+    if not isinstance(value, list) or not value:
+        return False
+    if not all(isinstance(p, dict) and is_whole(p.get("step")) for p in value):
+        return False
+    steps = [point["step"] for point in value]
+    return sorted(set(steps)) == steps and all(
+        is_whole(point.get("images")) and _is_percentage(point.get("accuracy")) for point in value
+    )
+
+
 def _is_hardware(value: Any) -> bool:
     return isinstance(value, dict) and (_is_text(value.get("gpu")) or "threads" in value)
 
@@ -121,5 +137,8 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "recipe": lambda value: value is None or _is_text(value),
     "classes": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
+    "anytime_accuracy": _is_percentage,
+    "last_accuracy": _is_percentage,
+    "curve": _is_curve,
     "shared_by": lambda value: is_whole(value) and value >= 1,
 }

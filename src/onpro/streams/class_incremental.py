@@ -1,17 +1,21 @@
-"""The class-incremental stream: classes arrive in disjoint tasks, each image once."""
+"""Play a data set as a stream in which classes arrive over time, each image at most once."""
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import index
+from random import Random
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from onpro.data.imageset import ImageSet, Split
-from onpro.errors import UserError
+from onpro.errors import UserError, counted
 from onpro.randomness import derive_seed
+from onpro.streams.kinds import Disjoint
+from onpro.streams.registry import StreamKind
 from onpro.streams.stream import Batch, State
 
 ClassOrder = Literal["natural", "random"] | Sequence[int]
@@ -19,11 +23,14 @@ ClassOrder = Literal["natural", "random"] | Sequence[int]
 
 
 class ClassIncremental:
-    """A data set as a sequence of tasks with disjoint classes, for one epoch (paper's protocol).
+    """A data set as a stream of one epoch; by default the paper's, tasks with disjoint classes.
 
     Classes are relabelled in the order of arrival, so that the labels of a task are consecutive; in
     natural order they do not change. If the classes do not divide evenly, the first tasks have one
-    class more. Images are shuffled within their task; the last batch of a task may be smaller.
+    class more. The kind of stream says when the images of each class arrive; images with the same
+    time are shuffled. A batch has images of one task only, so the last of a task may be smaller. A
+    kind without tasks has `tasks` parts with equally many batches instead, whose batches may span
+    two parts' classes.
 
     The images are moved to the device, where streams over the same data share them, and a batch is
     selected by index. The order depends on the seed alone and is the same on every device. The
@@ -32,9 +39,12 @@ class ClassIncremental:
     Args:
         data: the data set.
         tasks: number of tasks, from 1 to the number of classes.
+        kind: which images arrive when; paper: `Disjoint()`.
         batch_size: images per batch; paper: 10.
         seed: seed of the order of images, and of a random order of classes.
         class_order: "natural" (paper), "random", or the class indices in order of arrival.
+        hide_boundaries: whether batches do not say which task they belong to.
+        evaluations: number of evaluations at equal distances, beside those after each task.
         device: device of the images and batches.
     """
 
@@ -43,9 +53,12 @@ class ClassIncremental:
         data: ImageSet,
         tasks: int,
         *,
+        kind: StreamKind | None = None,
         batch_size: int = 10,
         seed: int = 0,
         class_order: ClassOrder = "natural",
+        hide_boundaries: bool = False,
+        evaluations: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
         count = len(data.classes)
@@ -54,35 +67,49 @@ class ClassIncremental:
         if batch_size < 1:
             raise UserError(f"the batch size must be at least 1, not {batch_size}.")
         order = _class_order(class_order, count, seed)
+        kind = Disjoint() if kind is None else kind
 
+        self.kind = kind
         self.name = data.name
         self.num_classes = count
         self.num_tasks = tasks
         self.classes = tuple(data.classes[original] for original in order)
         """Class names in order of arrival; a label of the stream is an index into this tuple."""
         self.task_classes = _split_classes(count, tasks)
-        """Labels of each task."""
+        """Labels of each task: of the task in which most of their images arrive, or the first."""
         self.mean, self.std = data.mean, data.std
         self.image_shape = data.image_shape
         self.batch_size, self.seed, self.class_order = batch_size, seed, order
+        self.announces_tasks = kind.announced and not hide_boundaries
 
         rank = torch.tensor(order).argsort()
         task_of = torch.tensor([t for t, ids in enumerate(self.task_classes) for _ in ids])
         train_labels, test_labels = rank[data.train.labels.cpu()], rank[data.test.labels.cpu()]
 
-        per_task = _by_task(task_of[train_labels], tasks)
-        for task, indices in enumerate(per_task):
-            if not len(indices):
-                raise UserError(
-                    f"task {task + 1} of {tasks} has no training images; use fewer tasks."
-                )
-        generator = _generator("images", seed)
-        schedule = torch.cat(
-            [ids[torch.randperm(len(ids), generator=generator)] for ids in per_task]
-        )
-        self._batches = _batch_bounds([len(indices) for indices in per_task], batch_size)
-        self.steps_per_task = tuple(-(-len(indices) // batch_size) for indices in per_task)
+        random = Random(derive_seed(seed, f"stream/{kind.name}"))
+        arrivals = kind.arrivals(train_labels.tolist(), task_of.tolist(), random)
+        times = torch.as_tensor(arrivals, dtype=torch.float64)
+        schedule = _arrival_order(times, _generator("images", seed))
         self.num_images = len(schedule)
+        if kind.has_tasks:
+            sizes = torch.bincount(times[schedule].long(), minlength=tasks).tolist()
+            if len(sizes) > tasks:
+                raise ValueError(f"{kind} has images in task {len(sizes)} of {tasks}")
+            for task, size in enumerate(sizes):
+                if not size:
+                    raise UserError(
+                        f"task {task + 1} of {tasks} has no training images; use fewer tasks."
+                    )
+            self.steps_per_task = tuple(-(-size // batch_size) for size in sizes)
+            self._batches = _batch_bounds(sizes, batch_size)
+        else:
+            self._batches = _batch_bounds([len(schedule)], batch_size)
+            ends = _fractions(len(self._batches), tasks, "tasks")
+            self.steps_per_task = tuple(b - a for a, b in pairwise([0, *ends]))
+        self._task_ends = list(accumulate(self.steps_per_task))
+        more = _fractions(len(self._batches), evaluations, "evaluations")
+        self.evaluation_steps = tuple(sorted({*self._task_ends, *more}))
+        """Numbers of batches after which to evaluate, those at the end of a task among them."""
         self._host_labels: list[int] = train_labels[schedule].tolist()
         self._digest = hashlib.sha256(schedule.numpy().tobytes()).hexdigest()
         self._data = data
@@ -104,13 +131,20 @@ class ClassIncremental:
 
     def __iter__(self) -> Iterator[Batch]:
         remaining = self._batches[self._position :]
-        indices = (self._schedule[start:stop] for _, start, stop in remaining)
-        for (task, start, stop), arrived in zip(
-            remaining, self._train.batches(indices), strict=True
-        ):
+        indices = (self._schedule[start:stop] for start, stop in remaining)
+        for (start, stop), arrived in zip(remaining, self._train.batches(indices), strict=True):
             self._position += 1
             classes = tuple(sorted(set(self._host_labels[start:stop])))
+            task = bisect_left(self._task_ends, self._position) if self.announces_tasks else None
             yield Batch(arrived.images, arrived.labels, task, classes)
+
+    def images_after(self, steps: int) -> int:
+        """Return the number of images in the first batches of the stream."""
+        return self._batches[steps - 1][1] if steps else 0
+
+    def labels_in_order(self) -> list[int]:
+        """Return the label of each image in the order of arrival."""
+        return list(self._host_labels)
 
     def test(self, task: int) -> Split:
         """Return the test images of a task, on the device, with the labels of the stream."""
@@ -135,6 +169,7 @@ class ClassIncremental:
     def _identity(self) -> State:
         return {
             "length": len(self),
+            "kind": str(self.kind),
             "tasks": self.num_tasks,
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -178,17 +213,35 @@ def _by_task(task_of_image: Tensor, tasks: int) -> tuple[Tensor, ...]:
     return torch.split(task_of_image.argsort(stable=True), counts)
 
 
-def _batch_bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, int, int]]:
-    """Return task, start and stop of each batch in the schedule; no batch spans two tasks."""
-    bounds = []
-    first = 0
-    for task, images in enumerate(images_per_task):
-        last = first + images
-        bounds += [
-            (task, start, min(start + batch_size, last)) for start in range(first, last, batch_size)
-        ]
-        first = last
-    return bounds
+def _arrival_order(times: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the indices of images in order of arrival, without those whose time is NaN."""
+    arriving = (~times.isnan()).nonzero()[:, 0]
+    if not len(arriving):
+        return arriving
+    part = times[arriving].floor().long()  # shuffled one after the other, as tasks are
+    parts = _by_task(part - part.min(), int(part.max() - part.min()) + 1)
+    shuffled = torch.cat(
+        [arriving[ids[torch.randperm(len(ids), generator=generator)]] for ids in parts]
+    )
+    return shuffled[times[shuffled].argsort(stable=True)]
+
+
+def _batch_bounds(images_per_task: Sequence[int], batch_size: int) -> list[tuple[int, int]]:
+    """Return start and stop of each batch in the schedule; no batch spans two tasks."""
+    return [
+        (start, min(start + batch_size, last))
+        for first, last in pairwise(accumulate(images_per_task, initial=0))
+        for start in range(first, last, batch_size)
+    ]
+
+
+def _fractions(steps: int, count: int, what: str) -> list[int]:
+    """Return so many step numbers at equal distances, the last step among them."""
+    if count < 0:
+        raise UserError(f"the number of {what} must be at least 0, not {count}.")
+    if count > steps:
+        raise UserError(f"{count} {what} are too many for a stream of {counted(steps, 'step')}.")
+    return [(k + 1) * steps // count for k in range(count)]
 
 
 def _generator(purpose: str, seed: int) -> torch.Generator:

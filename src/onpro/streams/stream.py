@@ -87,5 +87,16 @@ class Benchmark(Stream, Protocol):
     def num_images(self) -> int:
         """Number of training images of the whole stream."""
 
+    @property
+    def announces_tasks(self) -> bool:
+        """Whether batches say which task they belong to."""
+
+    @property
+    def evaluation_steps(self) -> tuple[int, ...]:
+        """Numbers of batches after which to evaluate, those at the end of a task among them."""
+
+    def images_after(self, steps: int) -> int:
+        """Return the number of images in the first batches of the stream."""
+
     def test(self, task: int) -> Split:
         """Return the test images of a task, on the device of the stream."""

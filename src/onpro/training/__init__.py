@@ -4,13 +4,14 @@ from onpro.training.checkpoint import Checkpoints, CheckpointWriter, Stopped, re
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
 from onpro.training.evaluation import accuracies, confusion_matrix
-from onpro.training.metrics import Metrics
+from onpro.training.metrics import CurvePoint, Metrics, anytime_accuracy
 from onpro.training.trainer import Checkpointer, EvaluationEvent, Listener, StepEvent, Trainer
 
 __all__ = [
     "CheckpointWriter",
     "Checkpointer",
     "Checkpoints",
+    "CurvePoint",
     "Engine",
     "EvaluationEvent",
     "Listener",
@@ -19,6 +20,7 @@ __all__ = [
     "Stopped",
     "Trainer",
     "accuracies",
+    "anytime_accuracy",
     "confusion_matrix",
     "pick_device",
     "pick_engine",

@@ -1,6 +1,6 @@
 """Evaluate a method: confusion matrix and accuracies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -23,10 +23,13 @@ def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -
     return cells.view(classes, classes).cpu()
 
 
-def accuracies(confusion: Tensor, task_classes: Sequence[Sequence[int]]) -> list[float]:
+def accuracies(confusion: Tensor, task_classes: Sequence[Collection[int]]) -> list[float]:
     """Return the accuracy in percent on each task, predictions made among all classes."""
-    right, images = confusion.diagonal().tolist(), confusion.sum(dim=1).tolist()
-    return [
-        100.0 * sum(right[label] for label in task) / sum(images[label] for label in task)
-        for task in task_classes
-    ]
+    return [accuracy_on(confusion, labels) for labels in task_classes]
+
+
+def accuracy_on(confusion: Tensor, labels: Collection[int]) -> float:
+    """Return the accuracy in percent on the test images of some classes; 0 if they have none."""
+    rows = torch.tensor(sorted(labels))
+    right, images = confusion.diagonal()[rows].sum(), confusion[rows].sum()
+    return 100.0 * int(right) / (int(images) or 1)

@@ -1,7 +1,8 @@
-"""Metrics of a run, computed from its matrix of accuracies."""
+"""Metrics of a run, computed from its matrix of accuracies and from its accuracy over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,3 +58,29 @@ class Metrics:
             learning_accuracy=float(a.diagonal().mean()),
             relative_forgetting=float(share[:-1].sum() / tasks),
         )
+
+
+class CurvePoint(NamedTuple):
+    """An evaluation on all classes seen so far."""
+
+    step: int
+    images: int
+    """Number of images of the stream seen by then."""
+    accuracy: float
+    """Percentage of the test images of these classes that are classified correctly."""
+
+
+def anytime_accuracy(curve: Sequence[CurvePoint]) -> float:
+    """Return the area under the accuracy over images seen, divided by the number of images.
+
+    An accuracy counts for the images since the evaluation before it, so for evaluations at equal
+    distances it is their mean: A_AUC of Koh et al. (2022).
+
+    >>> anytime_accuracy([CurvePoint(1, 10, 90.0), CurvePoint(4, 40, 50.0)])
+    60.0
+    """
+    starts = [0, *(point.images for point in curve[:-1])]
+    area = sum(
+        point.accuracy * (point.images - start) for point, start in zip(curve, starts, strict=True)
+    )
+    return area / curve[-1].images

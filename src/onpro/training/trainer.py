@@ -1,4 +1,4 @@
-"""The training loop: train a method on a stream and evaluate it after each task."""
+"""The training loop: train a method on a stream and evaluate it on the way."""
 
 import logging
 import math
@@ -15,7 +15,8 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
-from onpro.training.evaluation import accuracies, confusion_matrix
+from onpro.training.evaluation import accuracies, accuracy_on, confusion_matrix
+from onpro.training.metrics import CurvePoint
 from onpro.training.stepper import Stepper
 
 LOG = logging.getLogger(__name__)
@@ -76,10 +77,13 @@ class Checkpointer(Protocol):
 
 
 class Trainer:
-    """Trains a method on a stream and evaluates it after each task.
+    """Trains a method on a stream and evaluates it after each task, and where the stream says so.
+
+    An evaluation changes nothing that later training depends on.
 
     Attributes:
-        accuracy: Accuracy in percent on each task, one row per evaluation.
+        accuracy: Accuracy in percent on each task so far, one row after each task.
+        curve: Accuracy on all classes seen so far, at each evaluation.
         confusion: Confusion matrix of the last evaluation.
         train_seconds: Training time of this run. Runs side by side share their total: on a CPU
             each counts its own steps, on a GPU, which computes for all at once, an equal part.
@@ -107,6 +111,7 @@ class Trainer:
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
         self.accuracy: list[list[float]] = []
+        self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
@@ -128,17 +133,17 @@ class Trainer:
         A loss or weight that is not finite ends the run. It is checked only where a host–device
         sync happens anyway: at logged steps, before a checkpoint and before an evaluation.
         """
-        if self._task_over():  # resumed between a task's last step and its evaluation
-            self._finish_task()
+        if self._evaluation_due():  # resumed between a step and the evaluation after it
+            self._evaluate()
         clock = time.perf_counter()
         away, runs = 0.0, 1
         for batch in self.stream:
             terms = self.stepper.step(batch)
             position = self.stream.position
-            task_over = self._task_over()
+            due, task_over = self._evaluation_due(), self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
             saving = self._should_save(task_over)
-            if logged or saving:
+            if logged or saving or due:
                 values = _read(terms)  # host–device sync
                 elapsed = time.perf_counter() - clock
                 self.elapsed_seconds += elapsed
@@ -151,8 +156,8 @@ class Trainer:
                     self._require_finite_weights()
                     self._save()
                 clock = time.perf_counter()
-            if task_over:
-                self._finish_task()
+            if due:
+                self._evaluate()
                 clock = time.perf_counter()
             paused = time.perf_counter()
             runs = (yield) or 1
@@ -167,11 +172,32 @@ class Trainer:
             self.checkpointer.should_save() and not task_over
         )
 
+    def _evaluation_due(self) -> bool:
+        """Return whether all steps before the next evaluation are done."""
+        steps, evaluated = self.stream.evaluation_steps, len(self.curve)
+        return evaluated < len(steps) and self.stream.position == steps[evaluated]
+
     def _task_over(self) -> bool:
         """Return whether all steps of the task to be evaluated next are done."""
         evaluated = len(self.accuracy)
         end = sum(self.stream.steps_per_task[: evaluated + 1])
         return evaluated < self.stream.num_tasks and self.stream.position == end
+
+    def _evaluate(self) -> None:
+        """Evaluate; at the end of a task, finish it before and save the state after."""
+        task_over = self._task_over()
+        over = self.stream.position == len(self.stream)
+        if task_over and (self.stream.announces_tasks or over):
+            self._finish_task()
+        self._require_finite_weights()
+        clock = time.perf_counter()
+        self._settle()
+        self._test(task_over)
+        self.eval_seconds += time.perf_counter() - clock
+        if task_over:
+            self._report_evaluation()
+            self._warn_of_short_tasks()
+            self._save()
 
     def _finish_task(self) -> None:
         clock = time.perf_counter()
@@ -180,19 +206,35 @@ class Trainer:
         elapsed = time.perf_counter() - clock
         self.elapsed_seconds += elapsed
         self.train_seconds += elapsed
-        self._require_finite_weights()
-        self._evaluate()
-        self._save()
 
-    def _evaluate(self) -> None:
-        clock = time.perf_counter()
-        seen = range(len(self.accuracy) + 1)
+    def _settle(self) -> None:
+        """Make predictions reflect all that is stored; what that takes is no part of training."""
+        images = self.method.progress.images
+        self.stepper.settle()
+        self.method.progress.images = images
+
+    def _test(self, task_over: bool) -> None:
+        """Predict the test images of all tasks so far and of all classes seen so far."""
+        stream, seen = self.stream, self.method.progress.seen
+        so_far = range(len(self.accuracy) + task_over)
+        tasks = [
+            task
+            for task, labels in enumerate(stream.task_classes)
+            if task in so_far or not seen.isdisjoint(labels)
+        ]
         self.confusion = confusion_matrix(
-            self.method, (self.stream.test(task) for task in seen), self.stream.num_classes
+            self.method, (stream.test(task) for task in tasks), stream.num_classes
         )
-        row = accuracies(self.confusion, [self.stream.task_classes[task] for task in seen])
-        self.eval_seconds += time.perf_counter() - clock
-        self.accuracy.append(row)
+        images = stream.images_after(stream.position)
+        point = CurvePoint(stream.position, images, accuracy_on(self.confusion, seen))
+        self.curve.append(point)
+        if task_over:
+            self.accuracy.append(
+                accuracies(self.confusion, [stream.task_classes[task] for task in so_far])
+            )
+
+    def _report_evaluation(self) -> None:
+        row = self.accuracy[-1]
         event = EvaluationEvent(
             self.stream.position,
             len(row) - 1,
@@ -203,7 +245,6 @@ class Trainer:
         )
         for listener in self.listeners:
             listener.on_evaluation(event)
-        self._warn_of_short_tasks()
 
     def _warn_of_short_tasks(self) -> None:
         """Warn once, if a task ends before any of its images are recognised.
@@ -275,6 +316,7 @@ class Trainer:
             "method": self.stepper.state_dict(),
             "stream": self.stream.state_dict(),
             "accuracy": self.accuracy,
+            "curve": [list(point) for point in self.curve],
             "confusion": self.confusion,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
@@ -287,6 +329,7 @@ class Trainer:
         self.stepper.load_state_dict(state["method"])
         self.stream.load_state_dict(state["stream"])
         self.accuracy = [list(row) for row in state["accuracy"]]
+        self.curve = [CurvePoint(*point) for point in state["curve"]]
         self.confusion = state["confusion"]
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]

@@ -1,0 +1,58 @@
+"""Tables of methods on kinds of streams."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from onpro.experiments import Summary
+from onpro.experiments.experiment import Experiment, Measure
+from onpro.experiments.grouping import configuration, stream_name
+from onpro.reports.formats import markdown, with_spread
+from onpro.reports.tables import seed_ranges
+from onpro.streams import stream_kinds
+
+SHOWN: tuple[Measure, ...] = ("accuracy", "anytime")
+
+
+def by_stream(experiments: Sequence[Experiment]) -> str:
+    """Return a Markdown table for each measure: a row for each method, a column for each stream.
+
+    A cell is mean ± standard deviation over the runs. The first row has the highest mean of all
+    cells. Runs of versions that did not measure something are left out there.
+    """
+    places = sorted({f"{one.data}, M = {one.memory}" for one in experiments})
+    cells = {
+        (_name(one, with_place=len(places) > 1), stream_name(configuration(one.runs[0]))): one
+        for one in experiments
+    }
+    order = {kind: number for number, kind in enumerate(stream_kinds())}
+    found = sorted({stream for _, stream in cells})
+    streams = sorted(found, key=lambda stream: order.get(stream.split()[0], len(order)))
+    tables = []
+    for measure in SHOWN:
+        rows: dict[str, dict[str, Summary]] = {}
+        for (name, stream), one in cells.items():
+            if summary := one.summary(measure):
+                rows.setdefault(name, {})[stream] = summary
+        best_first = sorted(rows, key=lambda name: -fmean(c.mean for c in rows[name].values()))
+        shown = [[name, *(_cell(rows[name].get(s)) for s in streams)] for name in best_first]
+        tables.append(markdown([f"{measure}, %", *streams], shown))
+    seeds = "; ".join(dict.fromkeys(map(seed_ranges, experiments)))
+    where = f"{places[0]}: " if len(places) == 1 else ""
+    about = f"{where}mean ± standard deviation in percent over seeds {seeds}."
+    return "\n\n".join([*tables, about])
+
+
+def _name(experiment: Experiment, *, with_place: bool) -> str:
+    """Return the method and what was given by hand, but not the stream and when it is evaluated."""
+    method, recipe = experiment.method, experiment.recipe
+    changed = [
+        value
+        for value in experiment.by_hand
+        if value.partition("=")[0] not in ("stream", "evaluations")
+    ]
+    place = [experiment.data, f"M = {experiment.memory}"] if with_place else []
+    return ", ".join([f"{method} ({recipe})" if recipe else method, *changed, *place])
+
+
+def _cell(summary: Summary | None) -> str:
+    return with_spread(summary.mean, summary.deviation) if summary else ""

@@ -1,0 +1,176 @@
+"""`--stream KIND` and its options, in every command that has them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from onpro.errors import UserError
+from onpro.experiments.experiment import MEASURES
+from onpro.experiments.sweep import read_sweep
+from onpro.figures import draw_streams
+from onpro.figures.stream import shares
+from onpro.streams import Blurry, ClassIncremental, IBlurry, stream_kind, stream_kinds
+from tests.cli.conftest import Command
+from tests.streams.test_class_incremental import even
+
+TINY = ("--data", "tiny", "--limit-per-class", "8", "--memory", "20", "--device", "cpu")
+RUN = ("run", "er", *TINY, "--no-model", "--json")
+
+
+@pytest.mark.parametrize("kind", list(stream_kinds()))
+def test_a_run_has_the_stream_that_was_asked_for(onpro: Command, kind: str) -> None:
+    answer = onpro(*RUN, "--stream", kind)
+    assert answer.status == 0, answer.err
+    result = json.loads(answer.out.splitlines()[-1])
+    named = result["config"].get("stream", {"kind": "disjoint"})
+    assert named == {"kind": kind} | stream_kind(kind).values()
+    assert kind == "disjoint" or f"-{kind}-" in Path(result["run"]).name
+
+
+def test_settings_of_the_stream_are_options(onpro: Command) -> None:
+    answer = onpro(*RUN, "--stream=i-blurry", "--blur", "30", "--evaluations", "4")
+    result = json.loads(answer.out.splitlines()[-1])
+    stream = {"kind": "i-blurry", "disjoint_classes": 50.0, "blur": 30.0}
+    assert (result["config"]["stream"], result["config"]["evaluations"]) == (stream, 4)
+    shown = onpro("report", "runs").out
+    assert "er, stream=i-blurry (blur=30.0)" in shown
+    hidden = json.loads(onpro(*RUN, "--hide-boundaries").out.splitlines()[-1])
+    assert hidden["config"]["hide_boundaries"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--stream", "blury"], "there is no stream 'blury'; did you mean 'blurry'?"),
+        (["--blur", "3"], "the stream disjoint has no option --blur: add --stream blurry or"),
+        (["--stream", "random", "--blur=3"], "the stream random has no option --blur: add"),
+        (["--stream", "blurry", "--sizes", "ordered"], "add --stream long-tail, or leave it out"),
+        (["--stream", "blurry", "--blur", "300"], "the blur of the stream blurry must be between"),
+        (["--stream", "blurry", "--blur", "x"], "--blur takes FLOAT, not 'x'"),
+        (["--stream"], "--stream"),
+        (["--evaluations", "-1"], "the number of evaluations must be at least 0, not -1"),
+        (["--evaluations", "999"], "999 evaluations are too many for a stream of 6 steps"),
+    ],
+)
+@pytest.mark.parametrize("command", [RUN, ("table", "table1", "--data", "tiny")])
+def test_a_mistake_is_told_in_one_sentence(
+    onpro: Command, command: tuple[str, ...], arguments: list[str], sentence: str
+) -> None:
+    if command[0] == "table" and "999" in arguments:
+        pytest.skip("a table runs what it can")
+    answer = onpro(*command, *arguments)
+    assert answer.status == 2
+    assert sentence in answer.err
+    assert answer.err.count("onpro: ") == 1
+
+
+def test_a_table_runs_on_another_stream(onpro: Command) -> None:
+    table = ("table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20")
+    asked = (*table, "--seeds", "1", "--limit-per-class", "8", "--stream", "blurry", "--blur", "20")
+    answer = onpro(*asked, "--workers", "1", "--measure", "anytime_accuracy", "--format", "json")
+    assert answer.status == 0, answer.err
+    (record,) = json.loads(answer.out)
+    assert (record["measure"], record["n"]) == ("anytime accuracy", 1)
+    (folder,) = Path("runs").iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    assert record["mean"] == result["anytime_accuracy"]
+    assert result["config"]["stream"] == {"kind": "blurry", "blur": 20.0}
+
+
+def sweep(text: str) -> list[Any]:
+    Path("sweep.toml").write_text(text)
+    return read_sweep(Path("sweep.toml"))
+
+
+def test_streams_and_their_settings_are_axes_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = sweep(
+        '[[runs]]\nmethod = "er"\nstream = ["disjoint", "blurry", "i-blurry"]\n'
+        "blur = [10, 30]\ndisjoint_classes = 20\n"
+    )
+    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
+    assert [dict(e.stream).get("stream") for e in experiments] == [
+        None,
+        Blurry(10),
+        Blurry(30),
+        IBlurry(20, 10),
+        IBlurry(20, 30),
+    ]
+    assert [e.title for e in experiments][:3] == [
+        "er",
+        "er, stream=blurry",
+        "er, stream=blurry (blur=30.0)",
+    ]
+    assert {cell.measure for cell in cells} == {"average_accuracy", "average_forgetting"}
+    assert {"anytime_accuracy", "last_accuracy"} <= MEASURES.keys()
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ('stream = "blury"', "line 3: there is no stream 'blury'; did you mean 'blurry'"),
+        ("blur = 10", "line 3: blur is a setting of the stream blurry and of i-blurry: add stream"),
+        ('stream = "blurry"\nblur = 300', "line 4: the blur of the stream blurry must be between"),
+        ('stream = "blurry"\nblur = "x"', "line 4: blur takes a number, or a list of such"),
+        ("hide_boundaries = 3", "line 3: hide_boundaries takes true or false"),
+        ("evaluations = -3", "line 3: the number of evaluations must be at least 0"),
+        ("blurr = 3", "line 3: there is no key 'blurr'; did you mean 'blur'"),
+    ],
+)
+def test_a_mistake_in_a_sweep_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=sentence):
+        sweep(f'[[runs]]\nmethod = "er"\n{lines}\n')
+
+
+def test_methods_are_shown_against_streams(onpro: Command) -> None:
+    for kind in ("random", "blurry", "disjoint"):
+        assert onpro(*RUN, "--stream", kind).status == 0
+    lines = onpro("report", "runs", "--streams").out.splitlines()
+    assert lines[0] == "| accuracy | disjoint | blurry | random |"
+    assert lines[4] == "| anytime accuracy | disjoint | blurry | random |"
+    assert lines[2].startswith("| er, limit_per_class=8 | ")
+    assert lines[-1] == "tiny, M = 20: percent, mean ± standard deviation over seeds 0."
+
+
+@pytest.mark.parametrize("kind", list(stream_kinds()))
+def test_a_stream_is_drawn_without_training(onpro: Command, kind: str) -> None:
+    answer = onpro("figure", "stream", "--data", "tiny", "--stream", kind, "--evaluations", "6")
+    assert (answer.status, answer.out) == (0, "saved stream.png\n")
+    with Image.open("stream.png") as image:
+        assert len(image.convert("L").getcolors() or []) > 20
+
+
+def test_the_stream_of_a_run_is_drawn(onpro: Command) -> None:
+    run = json.loads(onpro(*RUN, "--stream", "blurry").out.splitlines()[-1])["run"]
+    assert onpro(*RUN, "--stream", "random", "--seeds", "2").status == 0
+    assert onpro("figure", "stream", run, "--out", "one.svg").status == 0
+    assert onpro("figure", "stream", "runs", "--out", "all.svg").status == 0
+    assert len(Path("all.svg").read_text()) > len(Path("one.svg").read_text())
+    assert onpro(*RUN, "--seed", "5", "--seeds", "9").status == 0
+    answer = onpro("figure", "stream", "runs")
+    assert answer.status == 2
+    assert "these runs have 12 different streams: name fewer, at most 8" in answer.err
+
+
+def test_shares_are_those_of_the_stream() -> None:
+    stream = ClassIncremental(even(6, 40), 3)
+    found = shares(stream)
+    assert found.sum(axis=0) == pytest.approx(np.full(found.shape[1], 100))
+    assert found[:2, : found.shape[1] // 3].sum() == pytest.approx(100 * found.shape[1] / 3)
+    assert not found[2:, : found.shape[1] // 3].any()
+
+
+def test_many_classes_are_drawn_too(tmp_path: Path) -> None:
+    for classes in (1, 30):
+        stream = ClassIncremental(even(classes, 3), 1)
+        draw_streams({"$a^b_{$": stream}, tmp_path / f"{classes}.png")
+        assert (tmp_path / f"{classes}.png").stat().st_size > 5000
