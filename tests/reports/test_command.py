@@ -78,6 +78,8 @@ def test_a_file_of_no_known_format_is_a_mistake(
     assert "--format" in capsys.readouterr().err
     assert main(["report", str(out), "--measures", "acuracy"]) == 2
     assert "did you mean 'accuracy'" in capsys.readouterr().err
+    assert main(["report", str(out), "--measures", "anytime"]) == 2
+    assert "none of these runs has measured 'anytime'" in capsys.readouterr().err
 
 
 def test_what_is_skipped_is_named_on_the_page_too(

@@ -102,6 +102,9 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     from onpro.reports.tables import comparisons, conditions, results
 
     measures = named_measures(options.measures)
+    for measure in measures:
+        if not any(one.values(measure) for one in experiments):
+            raise UserError(f"none of these runs has measured '{measure}'.")
     if options.streams:
         return by_stream(experiments)
     if options.compare:

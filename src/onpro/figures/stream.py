@@ -49,13 +49,14 @@ def stream(streams: Mapping[str, ClassIncremental], options: Options) -> "Figure
         )
         _label_classes(axes, shown)
         _mark_evaluations(axes, shown)
-    panels[-1, 0].set_xlabel("images seen; dots: evaluations, lines: ends of tasks", color=INK)
-    scale = figure.colorbar(
-        ScalarMappable(norm, "Blues"),
-        ax=panels,
-        label="share of the class, %",
-        shrink=min(1.0, 3 / sum(heights)),
+    panels[-1, 0].set_xlabel(
+        "images seen; dots: evaluations, lines: ends of tasks", color=INK, size=options.font
     )
+    scale = figure.colorbar(
+        ScalarMappable(norm, "Blues"), ax=panels, shrink=min(1.0, 3 / sum(heights))
+    )
+    scale.set_label("share of the class, %", color=INK, size=options.font)
+    scale.ax.tick_params(labelsize=options.font - 1, colors=INK)
     scale.outline.set_visible(False)
     return figure
 
