@@ -248,7 +248,7 @@ def test_a_whole_table_can_be_planned(onpro: Command) -> None:
         answer = onpro("table", name, "--dry-run", "--device", "cpu")
         assert answer.status == 0
         data = {column.data for column in table(name).columns}
-        lines = [line.split()[0] for line in answer.out.splitlines() if line]
+        lines = [line.split()[0] for line in answer.out.splitlines() if line.strip()]
         assert all(lines.count(name) <= 1 for name in data), "a line for each data set"
         assert lines.count("cifar10") == 1
         assert len(lines) <= 4 + len(data)

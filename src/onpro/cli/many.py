@@ -12,14 +12,13 @@ from onpro.cli.training import (
     image_side,
     make_executor,
     place_of,
-    run_requests,
     say_failures,
     train_many,
 )
 from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare, planned_samples
 from onpro.experiments.estimate import Estimates
-from onpro.experiments.executors import JobResult
+from onpro.experiments.executors import JobResult, requests
 from onpro.experiments.experiment import Cell, experiments_of
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.cells import (
@@ -79,7 +78,7 @@ def carry_out(
             if run.problem
         }
         if left := planned.left():
-            failures |= train_many(run_requests(left, planned.out, execution), executor)
+            failures |= train_many(requests(left, planned.out, **execution.how()), executor)
     done = plan(cells, options.out, place)
     _print_results(cells, done, options)
     for part in done.experiments:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
-from onpro.cli.parsing import parse, whole
+from onpro.cli.parsing import comma_separated, parse, whole_numbers
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
 from onpro.errors import UserError
@@ -73,9 +73,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.name is None:
         raise UserError(f"name a table: {', '.join(tables())}; see onpro table --list.")
     part = table(options.name).narrowed(
-        data=_split(options.data),
-        methods=_split(options.methods),
-        memory=[_whole(size) for size in _split(options.memory)],
+        data=comma_separated(options.data),
+        methods=comma_separated(options.methods),
+        memory=whole_numbers("memory", options.memory) if options.memory else [],
     )
     limit = options.limit_per_class
     stream = () if limit is None else (("limit_per_class", limit),)
@@ -105,14 +105,3 @@ def _seeds(options: TableOptions, part: "Table") -> range:
     number = part.runs if options.seeds is None else options.seeds
     require_seeds(number)
     return range(options.seed, options.seed + number)
-
-
-def _split(text: str) -> list[str]:
-    return list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-
-
-def _whole(text: str) -> int:
-    number = whole(text)
-    if number is None:
-        raise UserError(f"--memory takes comma-separated whole numbers, not '{text}'.")
-    return number

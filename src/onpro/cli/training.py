@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ from onpro.experiments.executors import Executor, JobResult, Local, RunRequest, 
 from onpro.experiments.executors.worker import train_alone
 from onpro.experiments.plan import Place
 from onpro.nn import Precision
-from onpro.runs import Interrupted, RunConfig, finished_in, room_for_runs
+from onpro.runs import Interrupted, finished_in, room_for_runs
 from onpro.runs.folder import REPETITION
 from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
@@ -121,28 +121,6 @@ def download(data: str, data_dir: Path | None) -> None:
     """Download a data set, so that the runs need not."""
     if find(data).download:
         load(data, data_dir=data_dir)
-
-
-def run_requests(
-    configs: Iterable[RunConfig], out: Path, options: ExecutionOptions, *, fresh: bool = False
-) -> list[RunRequest]:
-    """Return requests for runs in their folders below `out`."""
-    return [request(out / config.folder, config, options, fresh=fresh) for config in configs]
-
-
-def request(
-    folder: Path, config: RunConfig, options: ExecutionOptions, *, fresh: bool
-) -> RunRequest:
-    """Return a request for a run, with what the options say."""
-    return RunRequest(
-        folder,
-        config,
-        fresh=fresh,
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
-        wandb=options.wandb,
-        threads=options.threads,
-    )
 
 
 def train_many(runs: Sequence[RunRequest], executor: Executor) -> dict[Path, JobResult]:
