@@ -42,6 +42,16 @@ def test_the_accuracy_after_each_task_the_averages_and_the_folder_are_printed(
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+def test_a_run_in_a_renamed_folder_is_not_repeated(onpro: Command, tmp_path: Path) -> None:
+    first = result(onpro("run", "er", *TINY, "--json"))
+    (folder,) = (tmp_path / "out").iterdir()
+    folder.rename(tmp_path / "out" / "my best run")
+    answer = onpro("run", "er", *TINY, "--json")
+    assert "already finished: out/my best run" in answer.err
+    assert result(answer) == first | {"run": "out/my best run"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["my best run"]
+
+
 def test_json_is_all_of_standard_output(onpro: Command, tmp_path: Path) -> None:
     answer = onpro("run", "er", *TINY, "--json")
     said = result(answer)

@@ -1,5 +1,6 @@
 """`onpro sweep`: a grid of the user's own, whatever happens to it on the way."""
 
+import json
 import os
 import random
 import re
@@ -132,3 +133,28 @@ def test_the_example_of_the_documentation_runs(onpro: Command, tmp_path: Path) -
     (tmp_path / "sweep.toml").write_text(re.sub(r"seeds = \d+", "seeds = 1", quick))
     answer = onpro("sweep", "sweep.toml", "--device", "cpu")
     assert answer.status == 0, answer.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sweep", "sweep.toml", "--no-compare"],
+        ["run", "er", "--data", "tiny", "--limit-per-class", "4", "--seeds", "2"],
+    ],
+)
+def test_workers_take_the_options_of_a_run(
+    onpro: Command, tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "sweep.toml").write_text(
+        '[[runs]]\nmethod = "er"\ndata = "tiny"\nlimit_per_class = 4\nseeds = 2\n'
+    )
+    options = ["--tensorboard", "--engine", "eager", "--model", "--workers", "1"]
+    answer = onpro(*command, *options, "--device", "cpu")
+    assert answer.status == 0, answer.err
+    assert "2 of 2 done" in answer.err
+    folders = list((tmp_path / "runs").iterdir())
+    assert len(folders) == 2
+    for folder in folders:
+        assert (folder / "model.onpro").exists()
+        assert len(list(folder.glob("events.out.tfevents*"))) == 1
+        assert json.loads((folder / "config.json").read_text())["engine"] == "eager"

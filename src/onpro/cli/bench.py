@@ -1,4 +1,4 @@
-"""`onpro bench [METHOD…]`: how fast steps are, and where their time goes."""
+"""`onpro bench [METHOD…]`: measure how fast steps are and where their time goes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,11 +34,10 @@ class Command:
     """A named variation of the methods."""
 
     memory: str = "200"
-    """How many past images may be kept; several numbers, joined by commas, are measured one after
-    the other."""
+    """How many past images may be kept; several comma-separated numbers are measured in turn."""
 
     classes: str = ""
-    """Number of classes, or several joined by commas; else that of the data set."""
+    """Number of classes, or several comma-separated (default: that of the data set)."""
 
     tasks: int | None = None
     """Number of tasks the classes arrive in; else the data set's own."""
@@ -62,8 +61,7 @@ class Command:
     """Threads on the CPU; else 1, as in onpro run."""
 
     compare: str = ""
-    """Engines to measure in turn, joined by commas, such as eager,graph; their ratios are printed
-    too."""
+    """Comma-separated engines to measure in turn, such as eager,graph, with their ratios."""
 
     steps: int = 20
     """Steps in a block, which is timed as a whole."""
@@ -85,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure what the arguments ask for, or show what was measured."""
     about = (
         "Measure how long a training step takes, and where its time goes.\n\n"
-        "In the first, second and last task, with a full memory, on random images."
+        "Steps of the first, second and last task, with a full memory and random images."
     )
     options = parse(Command, arguments, command="onpro bench", about=about)
     if "--show" in arguments and not options.show:

@@ -12,14 +12,13 @@ from onpro.cli.training import (
     image_side,
     make_executor,
     place_of,
-    run_requests,
     say_failures,
     train_many,
 )
 from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
-from onpro.experiments.executors import JobResult
+from onpro.experiments.executors import JobResult, requests
 from onpro.experiments.experiment import IN_TABLES, Measure, Request, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
@@ -33,7 +32,7 @@ STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
 def carry_out(
-    requests: Sequence[Request],
+    wanted: Sequence[Request],
     options: ManyOptions,
     compute: ComputeOptions,
     execution: ExecutionOptions,
@@ -53,11 +52,11 @@ def carry_out(
         execution = replace(execution, on="local", ray_address=None)  # no cluster is started for it
 
     def side() -> int:
-        return max(image_side(one.data, dict(one.stream).get("image_size")) for one in requests)
+        return max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
 
     with closing(make_executor(execution, compute.device, side)) as executor:
         place = place_of(executor, compute, execution.on)
-        planned = _possible(plan(requests, options.out, place), what)
+        planned = _possible(plan(wanted, options.out, place), what)
         if options.dry_run:
             threads = execution.threads or THREADS
             _print_plan(planned, options, threads=threads, slots=executor.slots())
@@ -72,8 +71,8 @@ def carry_out(
             if run.problem
         }
         if left := planned.left():
-            failures |= train_many(run_requests(left, planned.out, execution), executor)
-    done = plan(requests, options.out, place)
+            failures |= train_many(requests(left, planned.out, **execution.how()), executor)
+    done = plan(wanted, options.out, place)
     _print_results(done, options, measures)
     for experiment in done.experiments:
         if unequal := unequal_threads(run.result for run in experiment.runs):

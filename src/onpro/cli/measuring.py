@@ -1,4 +1,4 @@
-"""Measuring how fast steps are, and showing it."""
+"""Carry out `onpro bench`."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import torch
 
 from onpro.bench import Measure, bench, document, matrix_peak, waiting
 from onpro.cli.bench import Command
-from onpro.cli.parsing import whole
+from onpro.cli.parsing import comma_separated, whole_numbers
 from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
@@ -84,7 +84,7 @@ def measure_waiting(options: Command) -> None:
     images = SharedImages()
     results: list[dict[str, Any]] = []
     with cpu_threads(options.threads or THREADS) if device.type == "cpu" else nullcontext():
-        for name, memory in product(names, _numbers("memory", options.memory)):
+        for name, memory in product(names, whole_numbers("memory", options.memory)):
             config = RunConfig(
                 method=name,
                 settings=settings_for(name, options.data, options.recipe),
@@ -120,7 +120,7 @@ def measure_waiting(options: Command) -> None:
 
 
 def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
-    """Every combination of methods, numbers of classes and memories."""
+    """Yield every combination of methods, numbers of classes and memories."""
     names = options.methods or (DEFAULT,)
     names = tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
     for option in ("tasks", "image_size", "batch_size"):
@@ -133,8 +133,8 @@ def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
     size = options.image_size or source.image_size
     if size is None or not (options.classes or source.classes):
         raise UserError(f"{options.like} has no shape of its own: give --classes and --image-size.")
-    classes = _numbers("classes", options.classes or str(source.classes))
-    for name, many, memory in product(names, classes, _numbers("memory", options.memory)):
+    classes = whole_numbers("classes", options.classes or str(source.classes))
+    for name, many, memory in product(names, classes, whole_numbers("memory", options.memory)):
         tasks = source.tasks_for(many) if options.tasks is None else options.tasks
         if not 1 <= tasks <= many:
             raise UserError(f"{many} classes make 1 to {many} tasks, not {tasks}: give --tasks.")
@@ -159,9 +159,9 @@ def _engines(options: Command) -> list[Engine]:
     device = pick_device(options.device)
     if not options.compare:
         return [pick_engine(options.engine, device)]
-    names = list(dict.fromkeys(filter(None, map(str.strip, options.compare.split(",")))))
+    names = comma_separated(options.compare)
     if not names:
-        raise UserError("name engines to compare, joined by commas, such as eager,graph.")
+        raise UserError("name engines to compare, comma-separated, such as eager,graph.")
     known: dict[str, Engine] = {engine: engine for engine in get_args(Engine)}
     for name in names:
         if name not in known:
@@ -170,7 +170,7 @@ def _engines(options: Command) -> list[Engine]:
 
 
 def _require_place(path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is measured for it."""
+    """Raise UserError for a file that cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -179,15 +179,8 @@ def _require_place(path: Path) -> None:
         raise UserError(f"cannot write {path}: give --save a file in a folder of yours.")
 
 
-def _numbers(option: str, text: str) -> list[int]:
-    numbers = [whole(part.strip()) for part in text.split(",") if part.strip()]
-    if not numbers or not all(numbers):
-        raise UserError(f"--{option} takes numbers of at least 1, joined by commas, not '{text}'.")
-    return [number for number in numbers if number]
-
-
 def table_of(path: Path) -> str:
-    """What a file holds that `onpro bench --save` has written, in Markdown."""
+    """Return a file of `onpro bench --save` as a Markdown table."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file: name one that onpro bench --save has written.")
     try:

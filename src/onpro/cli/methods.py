@@ -1,4 +1,4 @@
-"""`onpro methods`: what can be run."""
+"""`onpro methods`: list the methods."""
 
 import json
 from collections.abc import Sequence

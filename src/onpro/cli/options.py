@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -121,6 +121,11 @@ class ExecutionOptions:
                 raise UserError(f"--{name} is for --on {place}: add that, or leave it out.")
         if self.at_once is not None and self.on == "slurm":
             raise UserError("--at-once is for --on local or ray: a SLURM job has a GPU of its own.")
+
+    def how(self) -> dict[str, Any]:
+        """Return the options that every executor passes on to its runs."""
+        names = ("checkpoint_every", "tensorboard", "wandb", "threads")
+        return {name: getattr(self, name) for name in names}
 
     def number_of_workers(self) -> int | None:
         """Return the number of runs at once, None for auto."""

@@ -1,4 +1,4 @@
-"""The methods as their files describe them, read without importing any.
+"""Read the settings and recipes of methods from their files, without importing them.
 
 A method's file imports torch, which takes seconds; a list of methods, the text of `--help` and a
 mistake in the options need only its settings and what it is registered with, both of which are
@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[1] / "methods"
 
 @dataclass(frozen=True)
 class Outline:
-    """A method or wrapper, as far as lists and options go."""
+    """A method or wrapper, as lists and options need it."""
 
     about: Mapping[str, Any]
     """Fields of `onpro.methods.About`."""
@@ -37,7 +37,7 @@ class Outline:
 
 
 def outline(name: str) -> Outline:
-    """The method of that name, which may be wrapped."""
+    """Return the outline of a method, which may be wrapped."""
     known = outlines()
     if name in known:
         return known[name]
@@ -54,7 +54,7 @@ def outline(name: str) -> Outline:
 
 
 def default_settings(name: str, data: str, recipe: str | None = None) -> Any:
-    """Settings of a method with the values of a data set and a recipe, as `--help` shows them."""
+    """Return the settings of a method on a data set with a recipe, as `--help` shows them."""
     if name not in outlines() or not _readable():
         with importing():
             from onpro.methods import settings_for
@@ -68,7 +68,7 @@ def default_settings(name: str, data: str, recipe: str | None = None) -> Any:
 
 
 def outlines() -> dict[str, Outline]:
-    """All methods by name, without wrapped ones.
+    """Return all methods by name, without wrapped ones.
 
     If they are imported already, or another package announces some, the registry is asked.
     """
@@ -84,7 +84,7 @@ def outlines() -> dict[str, Outline]:
 
 
 def wrapper_outlines() -> dict[str, Outline]:
-    """All wrappers by name."""
+    """Return all wrappers by name."""
     if _readable():
         return read(FOLDER, "register_wrapper")
     with importing():
@@ -93,13 +93,13 @@ def wrapper_outlines() -> dict[str, Outline]:
 
 
 def _readable() -> bool:
-    """Whether the sources are here and say everything."""
+    """Return whether the source files are there and describe all methods."""
     imported = "onpro.methods" in sys.modules or entry_points(group="onpro.methods")
     return not imported and any(FOLDER.glob("*.py"))
 
 
 def read(folder: Path, decorator: str) -> dict[str, Outline]:
-    """The classes with that decorator in the files of a folder and its parts, by name."""
+    """Return the classes with a decorator in the files of a folder, by registered name."""
     classes, found = _classes(folder), {}
     for call in (_registration(cls, decorator) for cls in classes.values()):
         if call is not None:
@@ -130,12 +130,12 @@ def _registration(cls: ast.ClassDef, decorator: str) -> ast.Call | None:
 
 
 def _value(expression: ast.expr) -> Any:
-    """The value of an expression of literals and names of `onpro.recipes`."""
+    """Evaluate an expression of literals and names of `onpro.recipes`."""
     return eval(ast.unparse(expression), vars(recipes))
 
 
 def _settings(name: str, classes: Mapping[str, ast.ClassDef]) -> type[Any]:
-    """A dataclass with the fields of the class of that name and of those it derives from."""
+    """Return a dataclass with the fields of a class and of its base classes."""
     fields = {}
     for cls in reversed(list(_lineage(name, classes))):
         for above, below in pairwise([*cls.body, ast.Pass()]):
@@ -149,7 +149,7 @@ def _settings(name: str, classes: Mapping[str, ast.ClassDef]) -> type[Any]:
 
 
 def _lineage(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
-    """A class, its base, and so on."""
+    """Yield a class, its base, and so on."""
     while True:
         cls = classes[name]
         yield cls
@@ -159,7 +159,7 @@ def _lineage(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.Cla
 
 
 def _type(hint: ast.expr) -> Any:
-    """What an annotation means: built-in types, and choices."""
+    """Evaluate an annotation of built-in types and Literal."""
     return eval(ast.unparse(hint), {"Literal": Literal})
 
 

@@ -1,4 +1,4 @@
-"""Options from dataclasses, and mistakes in them as one sentence."""
+"""Parse options into dataclasses; mistakes are one sentence."""
 
 import ast
 import contextlib
@@ -22,7 +22,7 @@ from onpro.errors import UserError, unknown
 Options = TypeVar("Options")
 
 MOST_LEVELS = 200
-"""Of folders in a path: what goes deeper by recursion goes no further than that."""
+"""Most levels of a path; code that walks it by recursion goes no deeper."""
 
 LONGEST_SHOWN = 200
 
@@ -97,7 +97,7 @@ def parse(
 
 
 class _Captured(io.StringIO):
-    """Text for a stream, drawn as that stream can show it."""
+    """Captured text, drawn as the given stream can show it."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class _Captured(io.StringIO):
 
 
 def _help(text: str, usage: str, about: str, groups: Iterable[type[Any]]) -> str:
-    """The help that tyro prints, with our first line and description, without empty lines."""
+    """Return the help of tyro with our first line and description, without empty lines."""
     hints = [
         hint for group in groups for hint in get_type_hints(group, include_extras=True).values()
     ]
@@ -128,7 +128,7 @@ def _fold(paragraph: str) -> str:
 
 
 def whole(text: str) -> int | None:
-    """A whole number from 0; None where the text is none, or has more digits than any that is.
+    """Return a text as a whole number from 0; None if it is none, or has too many digits.
 
     >>> whole("20"), whole("-1"), whole("9" * 5000)
     (20, None, None)
@@ -136,8 +136,21 @@ def whole(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
+def comma_separated(text: str) -> list[str]:
+    """Split a text at its commas, each part once."""
+    return list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Return comma-separated whole numbers from 1."""
+    numbers = [whole(part) for part in comma_separated(text)]
+    if not numbers or not all(numbers):
+        raise UserError(f"--{option} takes comma-separated whole numbers from 1, not '{text}'.")
+    return [number for number in numbers if number]
+
+
 def _check_paths(values: Iterable[Any]) -> None:
-    """Refuse paths that no file can have, before anything is done with them."""
+    """Raise UserError for paths that no file can have."""
     for value in values:
         if isinstance(value, tuple):
             _check_paths(value)
@@ -146,7 +159,7 @@ def _check_paths(values: Iterable[Any]) -> None:
 
 
 def require_path(path: Path) -> None:
-    """Refuse a path that no file can have, or that may not be looked at."""
+    """Raise UserError for a path that no file can have, or that may not be read."""
     said = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
     if len(path.parts) > MOST_LEVELS:
         levels = f"{len(path.parts)} levels, of at most {MOST_LEVELS}"
@@ -161,7 +174,7 @@ def require_path(path: Path) -> None:
 
 
 def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> type[Any]:
-    """The same options, each with the text below its field, or in its metadata, as help.
+    """Return the options, each with the text below its field, or in its metadata, as help.
 
     tyro reads that text too, but breaks its lines where the source does.
     """
@@ -188,7 +201,7 @@ def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> ty
 
 
 def _default(default: str, *, source: str, given_by: str, usual: Any) -> str:
-    """What the help says of a default; nothing of an empty one, which the text explains.
+    """Return what the help says of a default; nothing of an empty one, which the text explains.
 
     >>> _default("64", source="the paper", given_by="", usual=64)
     '(default: 64, from the paper)'
@@ -202,7 +215,7 @@ def _default(default: str, *, source: str, given_by: str, usual: Any) -> str:
 
 
 def _metavar(option: Field[Any], hint: Any) -> str | None:
-    """The name of a value: of a position that of its field, else that of its type without None."""
+    """Return the name of a value: that of its field for a position, else that of its type."""
     parts = get_args(hint)
     if _is_position(hint):
         name = option.name.upper()
@@ -218,7 +231,7 @@ def _is_position(hint: Any) -> bool:
 
 
 def _texts(group: type[Any]) -> dict[str, str]:
-    """What is written below each field, the fields of base classes among them, in one line."""
+    """Return the docstring below each field, base classes included, in one line."""
     texts: dict[str, str] = {}
     for part in filter(is_dataclass, reversed(group.__mro__)):
         try:
@@ -265,7 +278,7 @@ def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
 
 
 def _sentence(complaint: str, command: str) -> str:
-    """The message below its title, in the frame tyro draws where it can, as one sentence."""
+    """Return what tyro prints about a mistake as one sentence."""
     lines = [line.strip(" │") for line in _plain(complaint).splitlines()[1:]]
     text = " ".join(" ".join(line for line in lines if line.strip("╰╯─-")).split())
     for footer in ("Argument helptext:", "For full helptext", "Perhaps you meant"):
@@ -289,5 +302,5 @@ def _sentence(complaint: str, command: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without the colours of a terminal."""
+    """Return a text without the colours of a terminal."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """The file itself, or the images in a folder and its subfolders, hidden ones left out."""
+    """Yield a file, or the images in a folder and its subfolders without hidden ones."""
     from onpro.data.image_files import SUFFIXES
 
     if not path.exists():
@@ -93,7 +93,7 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
     from onpro.fitted import MODEL_FILE
 
     if not (run / "result.json").exists():
-        raise UserError(f"{run} is not finished: go on with onpro resume, then predict.")
+        raise UserError(f"{run} is not finished: resume it with onpro resume, then predict.")
     if not (run / MODEL_FILE).exists():
         raise UserError(
             f"{run} has kept no model: train it again with onpro run and the options --model "
@@ -115,7 +115,7 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
 def _classify(
     classifier: "OnlineClassifier", files: Sequence[Path], problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """The class and its probability of each image; what cannot be read goes to the problems."""
+    """Yield the class of each image and its probability; add unreadable ones to the problems."""
     import torch
 
     from onpro.data.decode import decode_file

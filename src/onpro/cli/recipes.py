@@ -1,4 +1,4 @@
-"""`onpro recipes [METHOD]`: named variations of methods."""
+"""`onpro recipes [METHOD]`: list the recipes, named variations of methods."""
 
 import json
 from collections.abc import Sequence

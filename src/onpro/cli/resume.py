@@ -54,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs/er-digits-m100-s0-….")
     with importing():
-        from onpro.cli.training import image_side, make_executor, request, train_and_show
+        from onpro.cli.training import image_side, make_executor, train_and_show
+        from onpro.experiments.executors import RunRequest
         from onpro.runs.folder import REPETITION
 
     execution.check()
@@ -77,7 +78,9 @@ def main(arguments: Sequence[str]) -> int:
         return max(image_side(config.data, config.image_size) for config in configs.values())
 
     with closing(make_executor(execution, device, side)) as executor:
-        requests = [request(*run, execution, fresh=options.fresh) for run in configs.items()]
+        requests = [
+            RunRequest(*run, fresh=options.fresh, **execution.how()) for run in configs.items()
+        ]
         return train_and_show(requests, executor, execution.on, as_json=options.json)
 
 

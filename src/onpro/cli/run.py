@@ -112,9 +112,9 @@ def main(arguments: Sequence[str]) -> int:
             image_side,
             make_executor,
             place_of,
-            run_requests,
             train_and_show,
         )
+        from onpro.experiments.executors import requests
         from onpro.experiments.experiment import require_seeds
         from onpro.methods import data_values, recipes
         from onpro.runs import RunConfig, require_writable
@@ -152,12 +152,12 @@ def main(arguments: Sequence[str]) -> int:
             )
             for seed in range(options.seed, options.seed + options.seeds)
         ]
-        requests = run_requests(configs, options.out, execution, fresh=options.fresh)
-        return train_and_show(requests, executor, execution.on, as_json=options.json)
+        runs = requests(configs, options.out, fresh=options.fresh, **execution.how())
+        return train_and_show(runs, executor, execution.on, as_json=options.json)
 
 
 def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, type[StreamKind]]:
-    """Parse twice: the first time to learn data set and recipe, whose values are then defaults.
+    """Parse the options; data set and recipe are parsed first, since their values are defaults.
 
     Help and mistakes end the first time, before anything heavy is imported.
     """
@@ -207,7 +207,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
 
 
 def _with_base(wrapper: str, arguments: list[str]) -> tuple[str, list[str]]:
-    """The name of a wrapped method, and the arguments without `--base`.
+    """Return the name of a wrapped method, and the arguments without `--base`.
 
     >>> _with_base("rot", ["--base", "er", "--memory", "10"])
     ('er-rot', ['--memory', '10'])
@@ -240,7 +240,7 @@ def _help_on_wrapper(name: str) -> None:
 
 
 def _check_wrapped_options(name: str, settings: type[Any], arguments: Sequence[str]) -> None:
-    """Refuse an option that the method has only if it is wrapped, naming the wrapped method."""
+    """Raise UserError for an option that only the wrapped method has, naming that."""
     kinds = [*GROUPS.values(), settings]
     known = {option.name for kind in kinds for option in fields(kind)}
     given = [word.partition("=")[0] for word in arguments if word.startswith("--")]
@@ -252,7 +252,7 @@ def _check_wrapped_options(name: str, settings: type[Any], arguments: Sequence[s
 
 
 def _suggest_wrapped(name: str, wrapper: str, missing: str) -> None:
-    """Refuse what a method lacks, naming the wrapped method; nothing if it cannot be wrapped."""
+    """Raise UserError for what a method lacks if a wrapped one has it, naming that."""
     wrapped = f"{name}-{wrapper}"
     try:
         title = outline(wrapped).about["title"].rpartition(", ")[2]
@@ -262,7 +262,7 @@ def _suggest_wrapped(name: str, wrapper: str, missing: str) -> None:
 
 
 def _check_data(data: str) -> None:
-    """Refuse a path in the name of a data set that no folder can have."""
+    """Raise UserError for a data set whose name has a path that no folder can have."""
     argument = data.partition(":")[2]
     if argument:
         require_path(Path(argument).expanduser())

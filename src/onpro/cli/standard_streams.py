@@ -1,4 +1,4 @@
-"""Standard streams that are closed, or cannot be written, end no command."""
+"""Keep a command alive if standard output or error is closed or cannot be written."""
 
 import os
 import sys
@@ -6,9 +6,9 @@ from typing import Any, TextIO, cast
 
 
 def open_closed_streams() -> None:
-    """Open streams that whoever started the command has closed; what goes there is discarded.
+    """Open standard streams that are closed, to discard what is written there.
 
-    Otherwise the next files to be opened would take their numbers, and get what is printed.
+    Otherwise the next opened files would get their descriptors, and what is printed.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -21,7 +21,7 @@ def open_closed_streams() -> None:
 class Lossy:
     """A stream that discards everything once it cannot be written: a full disk, a lost terminal.
 
-    A reader that has gone is another matter: that is raised.
+    A closed pipe is still an error.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -30,7 +30,7 @@ class Lossy:
         """Why it could not be written."""
 
     def as_text(self) -> TextIO:
-        """Itself, which does all that a text stream does."""
+        """Return itself, typed as a text stream."""
         return cast(TextIO, self)
 
     def write(self, text: str) -> int:
@@ -44,7 +44,7 @@ class Lossy:
             return len(text)
 
     def _encodable(self, text: str) -> str:
-        """The text, with escapes for what the stream cannot encode, such as names of files."""
+        """Return a text with escapes for what the stream cannot encode, such as file names."""
         encoding = self._stream.encoding or "utf-8"
         try:
             text.encode(encoding, self._stream.errors or "strict")
@@ -66,7 +66,7 @@ class Lossy:
         self.discard()
 
     def discard(self) -> None:
-        """Let what is not written yet, and all that follows, go nowhere."""
+        """Discard what is not written yet, and all that follows."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
-from onpro.cli.parsing import parse, whole
+from onpro.cli.parsing import comma_separated, parse, whole_numbers
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
 from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
@@ -89,9 +89,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.name is None:
         raise UserError(f"name a table: {', '.join(paper_tables())}; see onpro table --list.")
     part = paper_table(options.name).narrowed(
-        data=_split(options.data),
-        methods=_split(options.methods),
-        memory=[_whole(size) for size in _split(options.memory)],
+        data=comma_separated(options.data),
+        methods=comma_separated(options.methods),
+        memory=whole_numbers("memory", options.memory) if options.memory else [],
     )
     stream = {
         "limit_per_class": (options.limit_per_class, None),
@@ -132,14 +132,3 @@ def _seeds(options: TableOptions, part: "PaperTable") -> range:
     number = part.runs if options.seeds is None else options.seeds
     require_seeds(number)
     return range(options.seed, options.seed + number)
-
-
-def _split(text: str) -> list[str]:
-    return list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-
-
-def _whole(text: str) -> int:
-    number = whole(text)
-    if number is None:
-        raise UserError(f"--memory takes comma-separated whole numbers, not '{text}'.")
-    return number

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ from onpro.experiments.executors import Executor, JobResult, Local, RunRequest, 
 from onpro.experiments.executors.worker import train_alone
 from onpro.experiments.plan import Place
 from onpro.nn import Precision
-from onpro.runs import Interrupted, RunConfig, finished_in, room_for_runs
+from onpro.runs import Finished, Interrupted, finished, finished_in, room_for_runs
 from onpro.runs.folder import REPETITION
 from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
@@ -125,28 +125,6 @@ def download(data: str, data_dir: Path | None, limit_per_class: int | None) -> N
         load(data, data_dir=data_dir, limit_per_class=limit)
 
 
-def run_requests(
-    configs: Iterable[RunConfig], out: Path, options: ExecutionOptions, *, fresh: bool = False
-) -> list[RunRequest]:
-    """Return requests for runs in their folders below `out`."""
-    return [request(out / config.folder, config, options, fresh=fresh) for config in configs]
-
-
-def request(
-    folder: Path, config: RunConfig, options: ExecutionOptions, *, fresh: bool
-) -> RunRequest:
-    """Return a request for a run, with what the options say."""
-    return RunRequest(
-        folder,
-        config,
-        fresh=fresh,
-        checkpoint_every=options.checkpoint_every,
-        tensorboard=options.tensorboard,
-        wandb=options.wandb,
-        threads=options.threads,
-    )
-
-
 def train_many(runs: Sequence[RunRequest], executor: Executor) -> dict[Path, JobResult]:
     """Train runs and show their progress; return the results of those that failed, by folder."""
     failures: dict[Path, JobResult] = {}
@@ -202,17 +180,26 @@ def train_and_show(
 
 def _say_finished(run: RunRequest) -> bool:
     """Return whether a run is finished, and say so."""
-    if not finished_in(run.folder, run.config):
+    done = _finished(run)
+    if not done:
         return False
-    folder = visible(str(run.folder))
+    folder = visible(str(done.folder))
     print(f"already finished: {folder} (--fresh runs it again)", file=sys.stderr)
-    remove_leftovers(run.folder)
+    remove_leftovers(done.folder)
     return True
+
+
+def _finished(run: RunRequest) -> Finished | None:
+    """Return a run if it is finished, also in a folder that has been renamed."""
+    folder = run.final_folder
+    if folder.exists():
+        return finished_in(folder, run.config)
+    return finished(run.config, folder.parent)
 
 
 def show(runs: Sequence[RunRequest], *, as_json: bool) -> None:
     """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
-    done = list(filter(None, (finished_in(run.final_folder, run.config) for run in runs)))
+    done = list(filter(None, map(_finished, runs)))
     print_runs(done, sys.stderr if as_json else sys.stdout)
     if as_json:
         results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in done]

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from onpro.errors import UserError
 from onpro.runs.config import RunConfig
@@ -138,9 +138,9 @@ class _Queue:
     under_way: list[tuple[_Attempt, Job]] = field(default_factory=list)
 
 
-def requests(configs: Iterable[RunConfig], out: Path) -> list[RunRequest]:
-    """Return requests for runs in their folders below `out`."""
-    return [RunRequest(out / config.folder, config) for config in configs]
+def requests(configs: Iterable[RunConfig], out: Path, **how: Any) -> list[RunRequest]:
+    """Return requests for runs in their folders below `out`; `how` has fields of `RunRequest`."""
+    return [RunRequest(out / config.folder, config, **how) for config in configs]
 
 
 def execute(runs: Sequence[RunRequest], executor: Executor) -> Generator[RunEvent, None, None]:
