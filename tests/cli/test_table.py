@@ -247,7 +247,7 @@ def test_without_imagenet_its_table_says_what_to_give(onpro: Command, tmp_path: 
     few = ["--methods", "er", "--seeds", "1", "--device", "cpu", "--data-dir", "empty"]
     answer = onpro("table", "tableA2", *few)
     assert answer.status == 2
-    assert "nothing of tableA2 can be run: ER on imagenet100, M = 1000" in answer.err
+    assert "nothing of tableA2 can be run: er, imagenet100, M = 1000" in answer.err
     assert "give the folder that contains its folders train and val with --data-dir" in answer.err
 
 
@@ -258,7 +258,7 @@ def test_a_whole_table_can_be_planned(onpro: Command) -> None:
         data = {data for data, _ in paper_table(name).places}
         lines = [line.split()[0] for line in answer.out.splitlines() if line.strip()]
         assert all(lines.count(name) <= 1 for name in data), "a line for each data set"
-        assert lines.count("cifar10") == 1
+        assert data & set(lines), "at least one can be planned"
         assert len(lines) <= 4 + len(data)
         assert answer.err.count("Traceback") == 0
 
