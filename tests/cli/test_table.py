@@ -129,7 +129,7 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
 def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:
     """Finished runs of a method on CIFAR-10 that ended so."""
     part = paper_table("table1").narrowed(data=["cifar10"], methods=[method], memory=[200])
-    (request,) = part.requests(range(len(accuracies)))
+    (request,) = part.setups(range(len(accuracies)))
     for config, accuracy in zip(configurations(request, Place()), accuracies, strict=True):
         (folder / config.folder).mkdir(parents=True)
         told = {"data": "cifar10", "method": method, "memory": 200, "seed": config.seed}

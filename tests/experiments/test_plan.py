@@ -10,7 +10,7 @@ import pytest
 
 from onpro.errors import UserError
 from onpro.experiments.estimate import Estimates, time_briefly
-from onpro.experiments.experiment import Pairs, Request
+from onpro.experiments.experiment import Pairs, Setup
 from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.tables import paper_table
 from onpro.methods import settings_for
@@ -24,12 +24,12 @@ STREAM = (("limit_per_class", 8),)
 PLACE = Place("cpu")
 
 
-def er(seeds: int = 3, *, settings: Pairs = (), stream: Pairs = STREAM) -> Request:
-    return Request("er", "tiny", 20, tuple(range(seeds)), settings=settings, stream=stream)
+def er(seeds: int = 3, *, settings: Pairs = (), stream: Pairs = STREAM) -> Setup:
+    return Setup("er", "tiny", 20, tuple(range(seeds)), settings=settings, stream=stream)
 
 
-def planned(out: Path, *requests: Request) -> Plan:
-    return plan(requests, out, PLACE)
+def planned(out: Path, *setups: Setup) -> Plan:
+    return plan(setups, out, PLACE)
 
 
 class Stop:
@@ -113,9 +113,9 @@ def test_a_variant_that_is_the_method_itself_shares_its_runs() -> None:
     configs = [
         config
         for part in parts
-        for request in part.requests()
-        if request.recipe != "random-mixup"
-        for config in configurations(request, PLACE)
+        for setup in part.setups()
+        if setup.recipe != "random-mixup"
+        for config in configurations(setup, PLACE)
     ]
     assert len(configs) == 5 + 15 + 15
     assert len({config.folder for config in configs}) == 15
@@ -144,8 +144,8 @@ def test_what_does_not_exist_is_named_and_left_out(tmp_path: Path) -> None:
 
 def test_the_whole_of_every_table_can_be_planned(tmp_path: Path) -> None:
     names = ("table2", "tableA1", "tableA2", "tableA4")
-    requests = [one for name in names for one in paper_table(name).requests(range(1))]
-    there = plan(requests, tmp_path, PLACE)
+    setups = [one for name in names for one in paper_table(name).setups(range(1))]
+    there = plan(setups, tmp_path, PLACE)
     assert there.left()
     assert all(bool(e.planned) != bool(e.problem) for e in there.experiments)
 

@@ -5,24 +5,24 @@ from pathlib import Path
 import pytest
 
 from onpro.errors import UserError
-from onpro.experiments.experiment import Request
+from onpro.experiments.experiment import Setup
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 
 
-def sweep(tmp_path: Path, text: str) -> list[Request]:
+def sweep(tmp_path: Path, text: str) -> list[Setup]:
     path = tmp_path / "sweep.toml"
     path.write_text(text)
     return read_sweep(path)
 
 
-def names(requests: list[Request]) -> list[str]:
-    return [one.name for one in plan(requests, Path("nowhere"), Place()).experiments]
+def names(setups: list[Setup]) -> list[str]:
+    return [one.name for one in plan(setups, Path("nowhere"), Place()).experiments]
 
 
 def test_one_run_needs_only_a_method(tmp_path: Path) -> None:
     (only,) = sweep(tmp_path, '[[runs]]\nmethod = "er"')
-    assert only == Request("er", "digits", 100, (0,))
+    assert only == Setup("er", "digits", 100, (0,))
 
 
 def test_a_grid_is_every_combination(tmp_path: Path) -> None:

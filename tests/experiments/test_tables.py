@@ -102,18 +102,18 @@ def values(part: PaperTable) -> list[float | None]:
     """The paper's means beside the experiments of a table, as a plan has them."""
     return [
         one.paper[measure][0] if measure in one.paper else None
-        for one in plan(part.requests(range(1)), Path("nowhere"), Place()).experiments
+        for one in plan(part.setups(range(1)), Path("nowhere"), Place()).experiments
         for measure in part.measures
     ]
 
 
 @pytest.mark.parametrize("name", ["table1", "table2"])
 def test_the_benchmark_has_14_methods_9_columns_and_15_runs(name: str) -> None:
-    requests = paper_table(name).requests()
-    found = {(one.method, one.data, one.memory) for one in requests}
+    setups = paper_table(name).setups()
+    found = {(one.method, one.data, one.memory) for one in setups}
     assert found == {(method, *place) for method in METHODS for place in PLACES}
-    assert len(requests) == 14 * 9
-    runs = {(one, seed) for one in requests for seed in one.seeds}
+    assert len(setups) == 14 * 9
+    runs = {(one, seed) for one in setups for seed in one.seeds}
     assert len(runs) == 14 * 9 * 15
     assert {seed for _, seed in runs} == set(range(15))
     assert all((e.recipe, e.settings, e.stream) == (None, (), ()) for e, _ in runs)
@@ -121,14 +121,14 @@ def test_the_benchmark_has_14_methods_9_columns_and_15_runs(name: str) -> None:
 
 def test_tables_1_and_2_are_measured_on_the_same_runs() -> None:
     first, second = paper_table("table1"), paper_table("table2")
-    assert first.requests() == second.requests()
+    assert first.setups() == second.setups()
     assert (first.measures, second.measures) == (("accuracy",), ("forgetting",))
 
 
 @pytest.fixture(scope="module")
 def whole_table() -> list[RunConfig]:
     """The runs of Table 1, as they are planned where nothing has been run."""
-    there = plan(paper_table("table1").requests(), Path("nowhere"), Place("cuda", "bf16"))
+    there = plan(paper_table("table1").setups(), Path("nowhere"), Place("cuda", "bf16"))
     assert not there.problems()
     return there.left()
 
@@ -163,7 +163,7 @@ def test_the_data_of_table_1_are_split_as_in_the_paper(data: str) -> None:
 
 @pytest.mark.parametrize(("data", "memory"), [("imagenet100", 1000), ("imagenet1k", 5000)])
 def test_imagenet_is_learned_as_in_the_paper(data: str, memory: int) -> None:
-    there = plan(paper_table("tableA2").requests(), Path("nowhere"), Place())
+    there = plan(paper_table("tableA2").setups(), Path("nowhere"), Place())
     assert not there.problems()
     runs = [run for run in there.left() if run.data == data]
     assert {run.memory for run in runs} == {memory}
@@ -329,8 +329,8 @@ def test_another_data_set_or_memory_has_no_value_of_the_paper() -> None:
 
 
 def test_another_stream_has_no_value_of_the_paper() -> None:
-    requests = paper_table("table1").requests(range(1), (("limit_per_class", 8),))
-    there = plan(requests, Path("nowhere"), Place())
+    setups = paper_table("table1").setups(range(1), (("limit_per_class", 8),))
+    there = plan(setups, Path("nowhere"), Place())
     assert not any(one.paper for one in there.experiments)
 
 

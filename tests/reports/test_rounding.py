@@ -25,7 +25,7 @@ from onpro.reports import results
 from onpro.reports.matrices import cut
 from onpro.reports.page import content
 from onpro.runs import Finished
-from onpro.runs.status import Progress
+from onpro.runs.status import RunProgress
 from onpro.text import written
 from tests.reports.made_up import result
 
@@ -86,7 +86,7 @@ def test_all_formats_agree(value: float) -> None:
     assert experiment["accuracy"][0] == value == experiment["curve"][0][0]
     ((cell,),) = experiment["matrix"]["rows"]
     assert written(cell, ".0f") == whole
-    assert cells(Progress(1, 0, 1.0, 1.0, value, None, None), "running")[1] == f"{one} %"
+    assert cells(RunProgress(1, 0, 1.0, 1.0, value, None, None), "running")[1] == f"{one} %"
 
 
 def test_an_accuracy_of_zero_is_a_number() -> None:

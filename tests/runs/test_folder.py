@@ -260,14 +260,14 @@ def test_an_older_result_without_a_checksum_is_read(done: Finished, tmp_path: Pa
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:
-    from onpro.experiments.experiment import Request
+    from onpro.experiments.experiment import Setup
 
     done = run(ER, tmp_path)
     stopped(tmp_path / "elsewhere")
     shutil.copytree(tmp_path / "elsewhere" / "checkpoint", done.folder / "checkpoint")
     shutil.rmtree(tmp_path / "elsewhere")
     before = contents(tmp_path)
-    request = Request("er", "tiny", 20, (0,), stream=(("limit_per_class", 8),))
+    request = Setup("er", "tiny", 20, (0,), stream=(("limit_per_class", 8),))
     planned = plan([request], tmp_path, Place())
     assert [run.state for run in planned.runs()] == ["done"]
     assert not is_held(done.folder)

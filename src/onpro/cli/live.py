@@ -12,7 +12,7 @@ from onpro.errors import counted
 from onpro.experiments.executors import RunEvent, RunRequest
 from onpro.reports.plans import duration
 from onpro.reports.tables import MOST_TASKS
-from onpro.runs.status import Progress, progress_in
+from onpro.runs.status import RunProgress, progress_in
 from onpro.text import visible, written
 from onpro.training import EvaluationEvent, StepEvent, Trainer
 
@@ -226,7 +226,7 @@ class Live(_Shown):
         return cells(progress_in(where, run.config), state)
 
 
-def cells(now: Progress | None, state: str) -> tuple[str, str, str]:
+def cells(now: RunProgress | None, state: str) -> tuple[str, str, str]:
     """Return task, accuracy so far and time left of a run."""
     if now is None:
         return "", "", ""

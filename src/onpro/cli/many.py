@@ -19,7 +19,7 @@ from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import JobResult, requests
-from onpro.experiments.experiment import IN_TABLES, Measure, Request, named_measures
+from onpro.experiments.experiment import IN_TABLES, Measure, Setup, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
 from onpro.reports.plans import PLAN, duration, plan_records, total_seconds
@@ -32,7 +32,7 @@ STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
 def carry_out(
-    wanted: Sequence[Request],
+    wanted: Sequence[Setup],
     options: ManyOptions,
     compute: ComputeOptions,
     execution: ExecutionOptions,

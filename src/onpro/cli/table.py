@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     }
     given = tuple((name, value) for name, (value, usual) in stream.items() if value != usual)
     return carry_out(
-        part.requests(_seeds(options, part), given),
+        part.setups(_seeds(options, part), given),
         command.runs,
         command.compute,
         command.execution,

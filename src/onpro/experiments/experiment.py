@@ -56,8 +56,8 @@ def require_seeds(number: int) -> None:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A request for an experiment, as plain data; its names and values need not be valid."""
+class Setup:
+    """What to run for an experiment, as plain data; names and values need not be valid."""
 
     method: str
     data: str

@@ -7,7 +7,7 @@ from typing import Literal
 
 from onpro.data import find
 from onpro.errors import UserError
-from onpro.experiments.experiment import Experiment, PlannedRun, Request
+from onpro.experiments.experiment import Experiment, PlannedRun, Setup
 from onpro.experiments.grouping import described
 from onpro.methods import settings_for
 from onpro.nn import Precision
@@ -76,46 +76,46 @@ class Plan:
         )
 
 
-def plan(requests: Iterable[Request], out: Path, place: Place) -> Plan:
+def plan(setups: Iterable[Setup], out: Path, place: Place) -> Plan:
     """Look up the state of all requested runs.
 
-    A request whose method, recipe or data set does not exist becomes an experiment without runs,
+    A setup whose method, recipe or data set does not exist becomes an experiment without runs,
     with the reason.
     """
     renamed = finished_by_identity(out)
-    experiments = (_planned(request, out, place, renamed) for request in dict.fromkeys(requests))
+    experiments = (_planned(setup, out, place, renamed) for setup in dict.fromkeys(setups))
     return Plan(out, tuple(experiments))
 
 
-def configurations(request: Request, place: Place) -> Iterator[RunConfig]:
+def configurations(setup: Setup, place: Place) -> Iterator[RunConfig]:
     """Yield the configuration of each requested run; raise UserError if names or values are bad."""
-    find(request.data)
-    settings = settings_for(request.method, request.data, request.recipe)
-    settings = replace(settings, **dict(request.settings))
+    find(setup.data)
+    settings = settings_for(setup.method, setup.data, setup.recipe)
+    settings = replace(settings, **dict(setup.settings))
     settings.check()
-    for seed in request.seeds:
+    for seed in setup.seeds:
         yield RunConfig(
-            method=request.method,
+            method=setup.method,
             settings=settings,
-            data=request.data,
-            memory=request.memory,
+            data=setup.data,
+            memory=setup.memory,
             seed=seed,
-            recipe=request.recipe,
+            recipe=setup.recipe,
             precision=place.precision,
             data_dir=place.data_dir,
             device=place.device,
             model=place.model,
             engine=place.engine,
             deterministic=place.deterministic,
-            **dict(request.stream),
+            **dict(setup.stream),
         )
 
 
-def _planned(request: Request, out: Path, place: Place, renamed: Mapping[str, Path]) -> Experiment:
+def _planned(setup: Setup, out: Path, place: Place, renamed: Mapping[str, Path]) -> Experiment:
     try:
-        configs = list(configurations(request, place))
+        configs = list(configurations(setup, place))
     except UserError as error:
-        what = request.method, request.data, request.memory, request.recipe
+        what = setup.method, setup.data, setup.memory, setup.recipe
         return Experiment(*what, problem=str(error))
     planned = tuple(_examine(config, out, renamed) for config in configs)
     runs = tuple(run.finished for run in planned if run.finished)

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from onpro.data import find
 from onpro.errors import UserError, unknown
-from onpro.experiments.experiment import MOST_SEEDS, Pairs, Request
+from onpro.experiments.experiment import MOST_SEEDS, Pairs, Setup
 from onpro.experiments.grouping import STREAM
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tomlfile import TomlFile, Where
@@ -35,16 +35,16 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def read_sweep(path: Path) -> list[Request]:
+def read_sweep(path: Path) -> list[Setup]:
     """Return the experiments that a file asks for; equal ones are merged, with all their seeds."""
-    wanted: dict[Request, tuple[int, ...]] = {}
-    for request in _requests(TomlFile.read(path)):
-        same = replace(request, seeds=())
-        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *request.seeds)))
+    wanted: dict[Setup, tuple[int, ...]] = {}
+    for setup in _setups(TomlFile.read(path)):
+        same = replace(setup, seeds=())
+        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *setup.seeds)))
     return [replace(same, seeds=seeds) for same, seeds in wanted.items()]
 
 
-def _requests(file: TomlFile) -> Iterator[Request]:
+def _setups(file: TomlFile) -> Iterator[Setup]:
     """Yield all combinations of all grids."""
     for name in file.values:
         if name not in ("common", "runs"):
@@ -77,13 +77,13 @@ def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None
 
 @dataclass(frozen=True)
 class Grid:
-    """A `[[runs]]` merged with `[common]`: an iterable of requests."""
+    """A `[[runs]]` merged with `[common]`: an iterable of setups."""
 
     file: TomlFile
     where: Where
     values: Mapping[str, Any]
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[Setup]:
         if "method" not in self.values:
             raise self._wrong("", 'say which method is to be run, such as method = "er".')
         hints = get_type_hints(RunConfig)
@@ -98,7 +98,7 @@ class Grid:
         for name, data, recipe in product(*names):
             self._check_names(name, data, recipe)
             for memory, settings, stream in product(memories, self._settings(name), streams):
-                request = Request(
+                setup = Setup(
                     method=name,
                     data=data,
                     memory=memory,
@@ -107,10 +107,10 @@ class Grid:
                     settings=settings,
                     stream=stream,
                 )
-                problem = _problem(request)
+                problem = _problem(setup)
                 if problem:
-                    raise self._wrong(*_culprit(request, problem))
-                yield request
+                    raise self._wrong(*_culprit(setup, problem))
+                yield setup
 
     def check_stream_settings(self, given: Iterable[str]) -> None:
         """Refuse settings of streams that the grid does not have."""
@@ -195,29 +195,29 @@ def _settings_of(kind: type[StreamKind]) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind)}
 
 
-def _problem(request: Request) -> str:
-    """Return why a request cannot be run; empty if it can."""
+def _problem(setup: Setup) -> str:
+    """Return why a setup cannot be run; empty if it can."""
     try:
-        list(configurations(request, Place()))
+        list(configurations(setup, Place()))
     except UserError as error:
         return str(error)
     return ""
 
 
-def _culprit(request: Request, problem: str) -> tuple[str, str, Any]:
+def _culprit(setup: Setup, problem: str) -> tuple[str, str, Any]:
     """Return the key and value that cause the problem, with the problem.
 
     The key is empty if no single value causes it.
     """
     without = {
-        "memory": (request.memory, replace(request, memory=DEFAULTS["memory"])),
-        "seeds": (None, replace(request, seeds=(0,))),
+        "memory": (setup.memory, replace(setup, memory=DEFAULTS["memory"])),
+        "seeds": (None, replace(setup, seeds=(0,))),
     }
     for field in ("settings", "stream"):
-        pairs: Pairs = getattr(request, field)
+        pairs: Pairs = getattr(setup, field)
         for pair in pairs:
             others: dict[str, Any] = {field: tuple(other for other in pairs if other != pair)}
-            without[pair[0]] = pair[1], replace(request, **others)
+            without[pair[0]] = pair[1], replace(setup, **others)
     for key, (value, rest) in without.items():
         if not _problem(rest):
             return key, problem, value

@@ -6,7 +6,7 @@ from functools import cache
 
 from onpro.errors import UserError, unknown
 from onpro.experiments import paper
-from onpro.experiments.experiment import Measure, Pairs, Request, Value
+from onpro.experiments.experiment import Measure, Pairs, Setup, Value
 from onpro.methods import methods as registered_methods
 from onpro.methods import wrappers
 from onpro.runs.method_file import resolve
@@ -63,7 +63,7 @@ class PaperTable:
     """Data sets and memories."""
     measures: tuple[Measure, ...] = ("accuracy",)
 
-    def requests(self, seeds: Sequence[int] | None = None, stream: Pairs = ()) -> list[Request]:
+    def setups(self, seeds: Sequence[int] | None = None, stream: Pairs = ()) -> list[Setup]:
         """Return the experiments of the table, row by row.
 
         Args:
@@ -72,7 +72,7 @@ class PaperTable:
         """
         chosen = tuple(range(self.runs) if seeds is None else seeds)
         return [
-            Request(row.method, data, memory, chosen, row.recipe, stream=stream)
+            Setup(row.method, data, memory, chosen, row.recipe, stream=stream)
             for row in self.rows
             for data, memory in self.places
         ]

@@ -16,7 +16,7 @@ ENOUGH = 1 << 16
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Progress of a run at the last line of its log."""
 
     step: int
@@ -41,12 +41,12 @@ class Progress:
         return max(0.0, self.elapsed * (self.total_steps / self.step - 1))
 
 
-def progress(config: RunConfig, out: Path) -> Progress | None:
+def progress(config: RunConfig, out: Path) -> RunProgress | None:
     """Return the progress of a run below `out`, see `progress_in`."""
     return progress_in(out / config.folder, config)
 
 
-def progress_in(folder: Path, config: RunConfig) -> Progress | None:
+def progress_in(folder: Path, config: RunConfig) -> RunProgress | None:
     """Return the progress of the run in a folder, None if it has not logged anything yet."""
     events = _last_events(folder / "events.jsonl")
     if not events:
@@ -60,7 +60,7 @@ def progress_in(folder: Path, config: RunConfig) -> Progress | None:
         total = tasks and evaluated["step"] / (evaluated["task"] + 1) * tasks
     seconds = last["train_seconds"]
     elapsed = last.get("elapsed_seconds", seconds)  # older versions did not log it
-    return Progress(last["step"], last["task"], seconds, elapsed, accuracy, total, tasks)
+    return RunProgress(last["step"], last["task"], seconds, elapsed, accuracy, total, tasks)
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
