@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from onpro.cli.live import cells
 from onpro.cli.summary import print_runs
 from onpro.experiments.grouping import found
+from onpro.experiments.matrices import cut
 from onpro.figures.curves import accuracy
 from onpro.figures.matrices import matrix
 from onpro.figures.style import Options
 from onpro.reports import results
-from onpro.reports.matrices import cut
 from onpro.reports.page import content
 from onpro.runs import Finished
 from onpro.runs.status import RunProgress

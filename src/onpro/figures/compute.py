@@ -17,7 +17,7 @@ from onpro.figures.style import (
     plain,
     wrapped,
 )
-from onpro.reports.formats import machine
+from onpro.runs.result import machine
 from onpro.text import visible, written
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from onpro.errors import counted
 from onpro.experiments.experiment import Experiment
+from onpro.experiments.matrices import LARGEST_SIDE, Matrix, accuracy_matrix, confusion_matrix
 from onpro.figures.style import INK, Options, blank, wrapped
-from onpro.reports.matrices import LARGEST_SIDE, Matrix, accuracy_matrix, confusion_matrix
 from onpro.text import visible, written
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Any
 
 from onpro.bench.breakdown import PARTS
 from onpro.errors import counted
-from onpro.reports.formats import Column, Record, machine, markdown_text, render
+from onpro.reports.formats import Column, Record, markdown_text, render
+from onpro.runs.result import machine
 from onpro.text import written
 
 Result = Mapping[str, Any]

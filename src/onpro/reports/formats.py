@@ -10,9 +10,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Literal
 
-from onpro.errors import counted
 from onpro.text import fit, visible, written
 
 Format = Literal["text", "markdown", "latex", "csv", "json"]
@@ -59,18 +58,6 @@ def render(records: Sequence[Record], columns: Sequence[Column], kind: Format) -
     else:
         shown = [c for c in columns if not c.for_programs and any(_shown(r, c) for r in records)]
     return _RENDERERS[kind](records, shown)
-
-
-def machine(hardware: Mapping[str, Any]) -> str:
-    """Return the name of the GPU, or that it was the CPU with its number of threads.
-
-    >>> machine({"cpu": "x86_64", "threads": 1})
-    'CPU, 1 thread'
-    """
-    if hardware.get("gpu"):
-        return str(hardware["gpu"])
-    threads = hardware.get("threads", "?")
-    return f"CPU, {counted(threads, 'thread')}"
 
 
 def _text(records: Sequence[Record], columns: Sequence[Column]) -> str:

@@ -13,8 +13,8 @@ from onpro._version import __version__
 from onpro.experiments import Summary, summarise
 from onpro.experiments.experiment import MEASURES, Experiment
 from onpro.experiments.grouping import configuration, short_digest
+from onpro.experiments.matrices import accuracy_matrix, affordable_side, confusion_matrix
 from onpro.experiments.statistics import accuracy_curve, forgetting_by_task
-from onpro.reports.matrices import accuracy_matrix, affordable_side, confusion_matrix
 from onpro.reports.tables import seed_ranges
 from onpro.runs import Finished
 from onpro.text import visible

@@ -22,11 +22,11 @@ from onpro.reports.formats import (
     Format,
     Record,
     latex_row,
-    machine,
     markdown_text,
     render,
     with_spread,
 )
+from onpro.runs.result import machine
 from onpro.text import visible, written
 
 PLACE = [Column("data", "data", heading="{}"), Column("memory", "memory", heading="M = {}")]

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from onpro._version import __version__
+from onpro.errors import counted
 from onpro.runs.config import RunConfig
 from onpro.training import Metrics, Trainer, anytime_accuracy, pick_device
 
@@ -145,3 +146,15 @@ def _driver() -> str | None:
     with suppress(OSError):
         return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
     return None
+
+
+def machine(hardware: Mapping[str, Any]) -> str:
+    """Return the name of the GPU, or that it was the CPU with its number of threads.
+
+    >>> machine({"cpu": "x86_64", "threads": 1})
+    'CPU, 1 thread'
+    """
+    if hardware.get("gpu"):
+        return str(hardware["gpu"])
+    threads = hardware.get("threads", "?")
+    return f"CPU, {counted(threads, 'thread')}"
