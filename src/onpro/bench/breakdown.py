@@ -69,7 +69,7 @@ def attributed(events: Sequence[Event], *, on_gpu: bool) -> dict[str, float]:
 
 
 def part_of(event: Event) -> str:
-    """The outermost part an event is in; what autograd calls is backward."""
+    """Return the outermost part of a step that an event is in; what autograd calls is backward."""
     part, ancestor = "losses", event
     while ancestor is not None:
         if ancestor.name.startswith(MARK):

@@ -31,7 +31,7 @@ class Forward(NamedTuple):
 
 @contextmanager
 def recorded(device: torch.device) -> Iterator[list[Forward]]:
-    """The forward passes of all encoders that are computed inside, operation by operation."""
+    """Record the forward passes of all encoders inside, operation by operation."""
     found: list[Forward] = []
 
     def note(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -64,7 +64,7 @@ def work(forwards: Sequence[Forward], flops_of_an_image: int) -> int:
 def network_alone(
     method: AnyMethod, engine: Engine, forwards: Sequence[Forward]
 ) -> Callable[[], None]:
-    """A step of the encoder by itself: these forward passes and one backward pass of all.
+    """Return a step of the encoder alone: these forward passes and one backward pass of all.
 
     The loss is the mean of squared features; a graph repeats it where the engine is one.
     """

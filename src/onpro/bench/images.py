@@ -20,7 +20,7 @@ AT_ONCE = 1000
 def made_up_images(
     classes: int, tasks: int, *, batch_size: int, image_size: int, device: torch.device
 ) -> ImageSet:
-    """A data set of random pixels: a few batches for each task, an image of a class to test."""
+    """Return random images: a few batches for each task, and a test image for each class."""
     each = math.ceil(BATCHES * batch_size * tasks / classes)
     labels = torch.arange(classes, device=device).repeat(each)
     generator = torch.Generator(device).manual_seed(0)

@@ -53,7 +53,7 @@ class Learner:
         self._in_turn: Iterator[Batch] = iter(())
 
     def here(self) -> AbstractContextManager[object]:
-        """Where its steps are computed."""
+        """Return where its steps are computed."""
         return torch.cuda.stream(self._queue)
 
     def enter(self, task: int) -> None:
@@ -88,7 +88,7 @@ class Learner:
         self._stepper.step(next(self._in_turn))
 
     def network_alone(self) -> Timed:
-        """The encoder's part of a step."""
+        """Return the encoder's part of a step."""
         with self.here():
             return Timed(network_alone(self.method, self.engine, self.forwards), self.here)
 
@@ -119,7 +119,7 @@ class Learner:
                 self._stepper.step(batch)
 
     def _batches_of(self, task: int) -> list[Batch]:
-        """The whole batches of a task."""
+        """Return the full batches of a task."""
         stream = self._stream
         start = sum(stream.steps_per_task[:task])
         stream.load_state_dict(stream.state_dict() | {"position": start})

@@ -111,7 +111,7 @@ def document(
 
 
 def _phase(learners: Sequence[Learner], task: int, measure: Measure) -> list[dict[str, Any]]:
-    """A task's figures for each learner."""
+    """Return the figures of a task for each learner."""
     for learner in learners:
         learner.enter(task)
     device = learners[0].method.context.device
@@ -130,7 +130,7 @@ def _phase(learners: Sequence[Learner], task: int, measure: Measure) -> list[dic
 def _figures(
     learner: Learner, task: int, step: Spread, network: Spread, measure: Measure, *, alone: bool
 ) -> dict[str, Any]:
-    """What is said of a learner in a task."""
+    """Return the figures of a learner in a task."""
     method, forwards, footprint = learner.method, learner.forwards, learner.footprint
     images = sum(passed.images for passed in forwards)
     flops = work(forwards, learner.flops_of_an_image)

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _file(path: Path, name: str) -> Path:
-    """The file that is meant: in a folder one of the figure's name, without an ending a PNG."""
+    """Return the file to write: NAME.png in a folder; without an ending a PNG."""
     if path.is_dir():
         return path / f"{name}.png"
     return path if path.suffix else path.with_suffix(".png")

@@ -35,7 +35,7 @@ class Difference:
 
     @property
     def constant(self) -> bool:
-        """Whether the differences are equal up to rounding, so that no t-test is possible."""
+        """Return whether the differences are equal up to rounding: no t-test is possible."""
         return self.p is None
 
 

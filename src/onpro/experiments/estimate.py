@@ -1,4 +1,4 @@
-"""How long runs will take, from how long such runs took."""
+"""Estimate the time of runs from the time of similar runs."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Estimates:
         self._seconds = older | parts
 
     def seconds(self, config: RunConfig, out: Path) -> float | None:
-        """About how long a run that is not finished will still take; None where nobody knows."""
+        """Return the estimated seconds an unfinished run still takes; None if unknown."""
         known = next((k for k in _kinds(config, config.device) if k in self._seconds), None)
         if known is None:
             return None
@@ -56,7 +56,7 @@ class Estimates:
 
 
 def time_briefly(config: RunConfig) -> float:
-    """Seconds a run will take, from a short stream with all its classes and tasks.
+    """Return the seconds a run takes, estimated from a short stream with all classes and tasks.
 
     Steps and evaluation take as much longer as they are more; what a method does at the end of a
     task takes as long. The short stream is trained twice, since the first time warms up.
@@ -113,7 +113,7 @@ def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:
 
 
 def _test_images(trainer: Trainer) -> int:
-    """How many images are predicted in all evaluations of a stream."""
+    """Return the number of images predicted in all evaluations of a stream."""
     stream = trainer.stream
     ends = list(accumulate(stream.steps_per_task))
     seen = list(accumulate(len(stream.test(task)) for task in range(stream.num_tasks)))

@@ -1,4 +1,4 @@
-"""Matrices of an experiment: means over its runs, folded where they would be too large to show."""
+"""Mean matrices of an experiment, folded if they are too large to show."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ class Matrix:
 
 
 def affordable_side(sides: Iterable[int], cells: int) -> int:
-    """The side to which matrices must be folded for all together to have at most so many cells.
+    """Return the side to which matrices are folded to have at most so many cells together.
 
     >>> affordable_side([10, 10, 500], 1_000_000)
     100
@@ -81,7 +81,7 @@ def _class_names(run: Finished) -> list[str]:
 
 
 def _groups(count: int, side: int) -> tuple[list[int], int]:
-    """Where each group of neighbours starts, and how many a group has."""
+    """Return where each group of neighbours starts, and the size of a group."""
     group = -(-count // side)
     return list(range(0, count, group)), group
 
@@ -99,7 +99,7 @@ def _fold(cells: NDArray[np.float64], starts: Sequence[int]) -> NDArray[np.float
 
 
 def cut(value: float) -> float:
-    """A number from 0 without the digits after its second decimal, for they take room.
+    """Cut a number from 0 after its second decimal, to save room.
 
     What is left rounds to one decimal or none as the number does, halves away from zero; had it
     been rounded, it would not.

@@ -128,7 +128,7 @@ class Grid:
                 raise self._wrong(key, f'{what}: add stream = "{have[0]}".')
 
     def _kinds(self) -> Iterator[Pairs]:
-        """The kinds of streams with all combinations of their settings; nothing for disjoint."""
+        """Yield kinds of streams with all combinations of settings; nothing for disjoint."""
         for name in self._axis("stream", str):
             hints = _settings_of(find_kind(name))
             axes = {key: self._axis(key, hints[key]) for key in hints if key in self.values}

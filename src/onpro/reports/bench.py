@@ -135,7 +135,7 @@ def _spread(phase: Mapping[str, Any]) -> str:
 
 
 def _ratios(results: Sequence[Result]) -> Iterator[tuple[Sequence[Record], list[Column]]]:
-    """How many times as long a step of the first engine takes as one of each other."""
+    """Yield the ratio of the step times of the first engine and each other."""
     records: list[Record] = []
     for _, group in groupby(results, key=lambda r: (r["method"], r["memory"], r["classes"])):
         first, *others = group

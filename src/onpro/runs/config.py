@@ -1,4 +1,4 @@
-"""Everything needed to repeat a run."""
+"""The configuration of a run: everything needed to repeat it."""
 
 import hashlib
 import json
@@ -171,7 +171,7 @@ def _as_typed(settings: Settings) -> Settings:
 
 
 def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
-    """A configuration whose method is in a file."""
+    """Return a configuration whose method is in a file."""
     file.require()
     settings = method(values["method"]).settings_type(**values["settings"])
     return RunConfig(**values | {"settings": settings})
@@ -197,7 +197,7 @@ NOTES = {"versions", "hardware", "identity", "experiment", "started"}
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The configuration of the run in a folder, from its `config.json`."""
+    """Read the configuration of the run in a folder from its `config.json`."""
     path = folder / "config.json"
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
@@ -257,7 +257,7 @@ def _import_method(path: Any, digest: Any) -> None:
 
 
 def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is configured, without notes on versions and hardware, and the settings in it."""
+    """Return the configuration without notes on versions and hardware, and the settings in it."""
     if not isinstance(values, dict):
         raise UserError("it holds no object.")
     config = {name: value for name, value in values.items() if name not in NOTES}
@@ -280,7 +280,7 @@ def _stream(values: Any) -> StreamKind:
 
 
 def _writer(values: dict[str, Any]) -> str:
-    """Which other version has written it, if one has."""
+    """Return a clause on the version that wrote it, if it is another one."""
     noted = values.get("versions")
     writer = noted.get("onpro") if isinstance(noted, dict) else None
     if writer in (None, __version__):
@@ -291,7 +291,7 @@ def _writer(values: dict[str, Any]) -> str:
 def _difference(
     values: Mapping[str, Any], known: set[str], optional: set[str] | None = None
 ) -> list[str]:
-    """The names only one of the two knows, each with who knows it."""
+    """Return the names that are unknown or missing."""
     unknown, missing = values.keys() - known, known - values.keys() - (optional or set())
     return [f"'{n}' is unknown" for n in sorted(unknown)] + [
         f"'{n}' is missing" for n in sorted(missing)
@@ -299,5 +299,5 @@ def _difference(
 
 
 def _tuples(value: Any) -> Any:
-    """JSON knows no tuples, and settings no lists."""
+    """Return tuples for lists: JSON has no tuples, and settings have no lists."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -133,7 +133,7 @@ def _execute(name: str, path: Path, content: bytes) -> None:
 
 
 def _told(error: BaseException, path: Path) -> str:
-    """What is wrong with a file, and in which of its lines."""
+    """Return what is wrong with a file, and in which line."""
     said = f"{type(error).__name__}: {error}"
     lines = [
         at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(path)

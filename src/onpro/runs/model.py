@@ -43,7 +43,7 @@ def save_model(path: Path, config: RunConfig, trainer: Trainer) -> None:
 
 
 def _params(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
-    """The arguments of a classifier that learns as the run did."""
+    """Return the arguments of a classifier that learns as the run did."""
     context = trainer.method.context
     _, height, width = context.image_shape
     usual = pick_precision("auto", context.device)
@@ -62,7 +62,7 @@ def _params(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
 
 
 def _learned(trainer: Trainer, *, keep_memory: bool) -> dict[str, Any]:
-    """What the run has learned, as the state of an `onpro.fitted.FittedModel`."""
+    """Return what the run has learned, as the state of an `onpro.fitted.FittedModel`."""
     method, stream = trainer.method, trainer.stream
     outputs = sorted(method.progress.seen)
     taken = outputs[-1] + 1
@@ -86,7 +86,7 @@ def _learned(trainer: Trainer, *, keep_memory: bool) -> dict[str, Any]:
 
 
 def _emptied(method: AnyMethod) -> dict[str, Any]:
-    """The states that the method's filled memories had before anything was stored."""
+    """Return the states of the method's memories before anything was stored."""
     new = type(method)(method.settings, replace(method.context, num_classes=None))
     new.grow(method.network.classes)
     return {

@@ -92,7 +92,7 @@ def collect(
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that can change a number."""
+    """Return the versions of everything that can change a result."""
     return {
         "onpro": __version__,
         "python": platform.python_version(),
@@ -116,7 +116,7 @@ def _commit() -> str | None:
 
 
 def hardware(device: torch.device) -> dict[str, Any]:
-    """What the run computes on."""
+    """Return the hardware a run computes on."""
     threads = torch.get_num_threads()
     cpu = {"cpu": _cpu(), "threads": threads}
     if device.type != "cuda":

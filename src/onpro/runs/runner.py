@@ -1,4 +1,4 @@
-"""One run from its configuration to its folder, in one go or in several."""
+"""Train a run and save it in its folder, in one go or in several."""
 
 import logging
 import os
@@ -42,14 +42,14 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that is over: its folder and what `result.json` holds."""
+    """A finished run: its folder and the content of `result.json`."""
 
     folder: Path
     result: dict[str, Any]
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was ended by a signal; its message says how to go on with it."""
+    """A run was ended by a signal; the message says how to resume it."""
 
     def __init__(self, message: str, number: int = signal.SIGINT) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ def finished_by_identity(out: Path) -> dict[str, Path]:
 
 
 def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | None:
-    """The run in a folder if it is over; a sentence where its result is damaged.
+    """Return the run in a folder if it is finished; raise UserError if its result is damaged.
 
     Args:
         folder: where to look; nothing is changed there.
@@ -109,7 +109,7 @@ def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | Non
 
 
 def _is_of(folder: Path, result: Mapping[str, Any], config: RunConfig) -> bool:
-    """Whether a result is that of a run, also where an older version gave it another identity."""
+    """Return whether a result is that of a run, also if an older version computed the identity."""
     identity = result.get("identity", config.identity)
     if identity == config.identity:
         return True
@@ -129,7 +129,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def load_images(config: RunConfig) -> ImageSet:
-    """The data of a run, on its device; runs whose source is not `seeded` can share them."""
+    """Load the data of a run on its device; runs whose source is not `seeded` can share them."""
     data = load(
         config.data,
         data_dir=config.data_dir,
@@ -141,13 +141,13 @@ def load_images(config: RunConfig) -> ImageSet:
 
 
 class SharedImages:
-    """The data of runs in one process: those that see the same images have one copy of them."""
+    """Data shared by the runs of one process: those that see the same images have one copy."""
 
     def __init__(self) -> None:
         self._loaded: dict[Hashable, ImageSet] = {}
 
     def __call__(self, config: RunConfig) -> ImageSet:
-        """The data of a run, see `load_images`."""
+        """Return the data of a run, see `load_images`."""
         if find(config.data).seeded:  # each seed has its own
             return load_images(config)
         kind = config.data, config.data_dir, config.image_size, config.limit_per_class
@@ -177,7 +177,7 @@ def make_stream(
 
 
 def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
-    """Build the method, on data that are loaded unless given; nothing is written."""
+    """Build the trainer of a run, on data that are loaded unless given; write nothing."""
     kind = method(config.method)
     if not isinstance(config.settings, kind.settings_type):
         raise UserError(
@@ -205,7 +205,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
 
 
 class How(TypedDict, total=False):
-    """How to train a run, apart from what; see `running`."""
+    """Options of training a run; see `running`."""
 
     listeners: Sequence[Listener]
     tensorboard: bool
@@ -227,14 +227,14 @@ def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
 
 
 Running = Generator[None, int | None, Finished]
-"""A run on its way: it hands over after each step, and may be told how many run side by side."""
+"""A run in progress: it yields after each step, and may be sent the number of runs side by side."""
 
 End = TypeVar("End")
-"""What there is when a run is over."""
+"""Result of a finished run."""
 
 
 def last(running: Generator[None, None, End]) -> End:
-    """Go on with a run until it is over."""
+    """Advance a run until it is finished."""
     while True:
         try:
             next(running)
@@ -334,7 +334,7 @@ def running(
 
 
 def _finish_move(repetition: RunFolder, first: RunFolder, config: RunConfig) -> None:
-    """Let a repetition take its place that was ended by force before or while it did."""
+    """Finish the move of a repetition that was killed before or during it."""
     ended = finished_in(repetition.path, config)
     if ended:
         if "identity" not in ended.result or repetition.config.exists():
@@ -346,14 +346,14 @@ def _finish_move(repetition: RunFolder, first: RunFolder, config: RunConfig) -> 
 
 
 def _identity(config: RunConfig, trainer: Trainer) -> dict[str, str]:
-    """What a state must agree with to go on from it."""
+    """Return what a saved state must agree with to be resumed."""
     return {"run": config.folder, "device": trainer.method.context.device.type}
 
 
 def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str, Any] | None:
-    """Bring a trainer to the run's last checkpoint; None where it has to start from the first step.
+    """Restore the run's last checkpoint; return None if there is none.
 
-    Says so where a run is continued, or was begun and has no checkpoint.
+    Logs that a run is resumed, or that it was begun but has no checkpoint.
     """
     folder = place.path
     saved = place.checkpoints.load()
@@ -385,7 +385,7 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
 
 
 def _compare_surroundings(folder: Path, device: torch.device) -> None:
-    """Warn where a run goes on with other versions or other hardware than it was begun with."""
+    """Warn if a run is resumed with other versions or on other hardware."""
     path = folder / "config.json"
     began = read_json(path) if path.is_file() else {}
     began = {kind: noted for kind, noted in began.items() if isinstance(noted, dict)}
@@ -404,7 +404,7 @@ def _compare_surroundings(folder: Path, device: torch.device) -> None:
 
 
 def _explained(error: BaseException, trainer: Trainer, place: RunFolder) -> BaseException:
-    """The error that ended a run, with what is kept of it."""
+    """Return the error that ended a run, with what is kept of the run."""
     folder, files = place.path, place.checkpoints.files()
     if isinstance(error, (KeyboardInterrupt, Stopped)):
         if not files:

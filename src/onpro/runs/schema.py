@@ -1,4 +1,4 @@
-"""Whether a `result.json` holds what a report of it needs."""
+"""Validate the content of `result.json`."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ LARGEST = 1e15
 
 
 def checksum(result: Mapping[str, Any]) -> str:
-    """SHA-256 of what a result holds, however its file is laid out."""
+    """Return the SHA-256 of a result, independent of the layout of its file."""
     content = {name: value for name, value in result.items() if name != "checksum"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def fault(result: Any) -> str | None:
-    """What is wrong with a result, as half a sentence; None where it can be used."""
+    """Return what is wrong with a result, as a clause; None if it can be used."""
     if not isinstance(result, dict):
         return "result.json does not hold a result"
     if "checksum" in result and result["checksum"] != checksum(result):
@@ -37,28 +37,28 @@ def fault(result: Any) -> str | None:
 
 
 def _is_text(value: Any) -> bool:
-    """A string that can be written to a file: half a surrogate pair cannot."""
+    """Return whether it is a string that can be encoded: half a surrogate pair cannot."""
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _is_number(value: Any) -> bool:
-    """A finite number; comparisons with NaN are false."""
+    """Return whether it is a finite number; comparisons with NaN are false."""
     is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return is_numeric and -LARGEST <= value <= LARGEST
 
 
 def is_amount(value: Any) -> bool:
-    """A finite number from 0 on."""
+    """Return whether it is a finite number of at least 0."""
     return _is_number(value) and value >= 0
 
 
 def is_whole(value: Any) -> bool:
-    """A whole number from 0 on that 63 bits hold."""
+    """Return whether it is an integer of at least 0 that fits into 63 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _is_accuracy(value: Any) -> bool:
-    """T×T, percent up to the diagonal; what lies above it is not looked at."""
+    """Return whether it is T×T with percentages up to the diagonal."""
     return _is_square(value) and all(
         _are_amounts(row[: task + 1], 100.0) for task, row in enumerate(value)
     )
@@ -76,7 +76,7 @@ def _is_confusion(value: Any) -> bool:
 
 
 def _is_square(value: Any) -> bool:
-    """A matrix of at least one row, as a list of lists."""
+    """Return whether it is a square list of lists with at least one row."""
     is_list = isinstance(value, list) and bool(value)
     return is_list and all(isinstance(row, list) and len(row) == len(value) for row in value)
 
@@ -92,7 +92,7 @@ def _is_percentage(value: Any) -> bool:
 
 
 def _is_curve(value: Any) -> bool:
-    """A list of evaluations, later ones at later steps."""
+    """Return whether it is a list of evaluations at increasing steps."""
     if not isinstance(value, list) or not value:
         return False
     if not all(isinstance(p, dict) and is_whole(p.get("step")) for p in value):

@@ -110,7 +110,7 @@ class RunEvent:
 
     @property
     def reason(self) -> str:
-        """Why the run failed or is started again."""
+        """Return why the run failed or is started again."""
         return self.result.reason
 
 
