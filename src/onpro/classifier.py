@@ -33,6 +33,7 @@ from onpro.inputs import (
 )
 from onpro.memory.memory import MAX_IMAGES, out_of_memory
 from onpro.methods import Context, Settings, data_values, method
+from onpro.methods.registry import AnyMethod
 from onpro.nn import AUTOCAST, check_image_size
 from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
 from onpro.training.device import pick_device, pick_precision
@@ -481,6 +482,11 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             _require_classes(model)
             model.check(pixels)
             return list(model.labels.values()), model.scores(pixels)
+
+    @property
+    def method_(self) -> AnyMethod:
+        """The trained method, whose network gives features and logits; do not change it."""
+        return self._fitted().method
 
     def _fitted(self) -> FittedModel:
         return _require_classes(self._model)

@@ -28,8 +28,8 @@ class FigureOptions:
     """What to draw, from what, to where."""
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
-    """Name of the figure: accuracy, compute, confusion, forgetting, matrix, replay, stream, sweep
-    or time; see --list."""
+    """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
+    replay, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, or folders that contain run folders at any depth; stream needs none."""
@@ -45,7 +45,8 @@ class FigureOptions:
     """Width for a column (3.35 inches) or a page (6.9 inches) of a paper."""
 
     x: str = ""
-    """Horizontal axis of sweep (a setting) or compute (seconds or images)."""
+    """Horizontal axis of sweep (a setting) or compute (seconds or images), or how features are
+    projected (tsne or pca)."""
 
     measure: str = "accuracy"
     """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last or seconds."""
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.name and options.name not in known:
         raise unknown("figure", options.name, known)
     path = _file(options.out or Path(), options.name)
-    chosen = Options(options.width, options.x, options.measure)
+    chosen = Options(options.width, options.x, options.measure, options.data_dir)
     if options.name == "stream":
         configs = _configs_of(options.runs, options.data_dir)
         streams = _streams(configs or [_config(options, stream_of(parsed, kind))])

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
+from onpro.figures.attention import attention
 from onpro.figures.compute import compute, time
 from onpro.figures.curves import accuracy, forgetting
+from onpro.figures.features import features
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.settings import replay, sweep
 from onpro.figures.stream import stream
@@ -24,7 +26,10 @@ Draw = Callable[[Sequence[Experiment], Options], "Figure"]
 
 FIGURES: dict[str, Draw] = {
     figure.__name__: figure
-    for figure in (accuracy, compute, confusion, forgetting, matrix, replay, sweep, time)
+    for figure in (
+        *(accuracy, attention, compute, confusion, features, forgetting),
+        *(matrix, replay, sweep, time),
+    )
 }
 """Figures of experiments; `stream` is drawn from streams."""
 

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.experiments.experiment import Experiment
@@ -36,6 +37,8 @@ class Options:
     """Setting on the horizontal axis, for figures that have a choice."""
     measure: str = "accuracy"
     """Measure on the vertical axis, for figures that have a choice."""
+    data_dir: Path | None = None
+    """Where data sets are, for figures of images; default: as the run."""
 
     @property
     def inches(self) -> float:

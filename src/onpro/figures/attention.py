@@ -1,0 +1,144 @@
+"""Figure of where networks look: GradCAM++ overlays on test images."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+
+from onpro.errors import UserError
+from onpro.experiments.experiment import Experiment
+from onpro.figures.models import KeptModel, load_model
+from onpro.figures.style import INK, Options, blank, names_of, wrapped
+from onpro.text import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TASKS = 5
+"""Largest number of rows; of more tasks, some at equal distances."""
+
+CANDIDATES = 50
+"""Number of test images of a task among which one is chosen."""
+
+
+def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
+    """Where networks look: GradCAM++ on test images, a row for each task (Figs. 1, A1).
+
+    The image of a task is its first test image that most of the networks classify correctly; the
+    map is that of the predicted class, and a frame marks a wrong prediction.
+    """
+    names, _ = names_of(experiments)
+    models = [load_model(one, options.data_dir) for one in experiments]
+    for model, one in zip(models, experiments, strict=True):
+        if model.method.predicts_from_memory:
+            raise UserError(f"{one} predicts from its memory and has no class score to explain.")
+        if model.classes != models[0].classes:
+            raise UserError("these runs have other classes, or another order of classes.")
+    tasks = _shown(len(models[0].task_classes))
+    columns = 1 + len(models)
+    side = options.inches / columns
+    figure = blank(options, side * len(tasks) + 0.5)
+    panels = figure.subplots(len(tasks), columns, squeeze=False)
+    for row, task in zip(panels, tasks, strict=True):
+        image, label = _choose(models, task)
+        pixels = image.permute(1, 2, 0).numpy()
+        row[0].imshow(pixels)
+        row[0].set_ylabel(
+            f"task {task + 1}\n{visible(models[0].classes[label])[:14]}",
+            color=INK,
+            size=options.font - 1,
+            parse_math=False,
+        )
+        for axes, model in zip(row[1:], models, strict=True):
+            heat, predicted = gradcam(model, image)
+            axes.imshow(pixels)
+            axes.imshow(heat.numpy(), cmap="viridis", alpha=0.5, interpolation="bilinear")
+            axes.spines[:].set_color("#d55e00" if predicted != label else "#ffffff")
+            axes.spines[:].set_linewidth(2)
+    for axes, title in zip(panels[0], ["image", *names], strict=True):
+        letters = max(10, int(110 * side / options.font))
+        axes.set_title(wrapped(title, letters), color=INK, size=options.font)
+    for axes in panels.flat:
+        axes.set_xticks([])
+        axes.set_yticks([])
+    return figure
+
+
+def gradcam(model: KeptModel, image: Tensor) -> tuple[Tensor, int]:
+    """Return the GradCAM++ map (height, width) in 0…1 of a uint8 image, and the predicted class."""
+    method = model.method
+    network = method.network
+    x = method.normalise(image[None])
+    network.eval()
+    with torch.enable_grad(), _last_maps(network.encoder) as maps:
+        scores = network(x)[0]
+        predicted = int(scores.argmax())
+        (gradient,) = torch.autograd.grad(scores[predicted], maps[-1])
+    heat = plus_plus(maps[-1].detach()[0], gradient[0])
+    height, width = image.shape[-2:]
+    large = interpolate(heat[None, None], (height, width), mode="bilinear", align_corners=False)
+    return _scaled(large[0, 0]), predicted
+
+
+def plus_plus(maps: Tensor, gradient: Tensor) -> Tensor:
+    """Return the GradCAM++ map of one image, scaled to 0…1.
+
+    α = g²/(2g² + g³·ΣA), 0 where undefined; w_k = Σ α·ReLU(g); map = ReLU(Σ_k w_k A^k).
+
+    Args:
+        maps: activations A (channels, height, width).
+        gradient: ∂y/∂A of the class score y.
+    """
+    square, cube = gradient.square(), gradient**3
+    below = 2 * square + cube * maps.sum(dim=(1, 2), keepdim=True)
+    alpha = torch.where(below != 0, square / below, 0.0)
+    weights = (alpha * gradient.relu()).sum(dim=(1, 2), keepdim=True)
+    return _scaled((weights * maps).sum(dim=0).relu())
+
+
+def _scaled(heat: Tensor) -> Tensor:
+    low, high = heat.min(), heat.max()
+    return (heat - low) / (high - low) if high > low else torch.zeros_like(heat)
+
+
+class _last_maps:  # noqa: N801 # a context manager
+    """Collects the feature maps that an encoder computes; the last are its final ones."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        self._encoder = encoder
+        self._maps: list[Tensor] = []
+
+    def __enter__(self) -> list[Tensor]:
+        self._hooks = [
+            module.register_forward_hook(self._keep) for module in self._encoder.modules()
+        ]
+        return self._maps
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _keep(self, module: nn.Module, given: object, output: object) -> None:
+        made = output[0] if isinstance(output, tuple) else output
+        if isinstance(made, Tensor) and made.ndim == 4:
+            self._maps.append(made)
+
+
+def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:
+    """Return the first test image of a task that most models classify correctly, and its label."""
+    test = models[0].test
+    own = torch.tensor(models[0].task_classes[task])
+    at = torch.isin(test.labels, own).nonzero()[:CANDIDATES, 0]
+    some = test.select(at)
+    right = sum((model.method.predict(some.images) == some.labels).long() for model in models)
+    assert isinstance(right, Tensor)
+    best = int(right.argmax())
+    return some.images[best], int(some.labels[best])
+
+
+def _shown(tasks: int) -> list[int]:
+    if tasks <= MOST_TASKS:
+        return list(range(tasks))
+    return [(k + 1) * tasks // MOST_TASKS - 1 for k in range(MOST_TASKS)]
