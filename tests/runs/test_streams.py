@@ -26,7 +26,10 @@ OF_EACH_KIND = pytest.mark.parametrize("kind", list(stream_kinds()))
 
 def tiny_run(method: str = "er", **values: Any) -> RunConfig:
     settings = settings_for(method, "tiny")
-    quick = {"gdumb": {"epochs": 1}, "gss": {"gradient_batches": 4, "gradient_batch": 8}}
+    quick: dict[str, Any] = {
+        "gdumb": {"epochs": 1},
+        "gss": {"gradient_batches": 4, "gradient_batch": 8},
+    }
     settings = replace(settings, **quick.get(method, {}))
     return replace(ER, method=method, settings=settings, **values)
 
