@@ -29,8 +29,7 @@ class ClassIncremental:
     natural order they do not change. If the classes do not divide evenly, the first tasks have one
     class more. The kind of stream says when the images of each class arrive; images with the same
     time are shuffled. A batch has images of one task only, so the last of a task may be smaller. A
-    kind without tasks has `tasks` parts with equally many batches instead, whose batches may span
-    two parts' classes.
+    kind without tasks is divided into `tasks` parts with equally many batches, for evaluation.
 
     The images are moved to the device, where streams over the same data share them, and a batch is
     selected by index. The order depends on the seed alone and is the same on every device. The
@@ -76,7 +75,7 @@ class ClassIncremental:
         self.classes = tuple(data.classes[original] for original in order)
         """Class names in order of arrival; a label of the stream is an index into this tuple."""
         self.task_classes = _split_classes(count, tasks)
-        """Labels of each task: of the task in which most of their images arrive, or the first."""
+        """Labels of each task."""
         self.mean, self.std = data.mean, data.std
         self.image_shape = data.image_shape
         self.batch_size, self.seed, self.class_order = batch_size, seed, order
