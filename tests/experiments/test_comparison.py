@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
@@ -31,6 +31,7 @@ def test_a_paired_test_by_hand() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss:RuntimeWarning")  # one sample is constant
+@settings(deadline=None)
 @given(first=SAMPLES, second=SAMPLES)
 def test_tests_are_those_of_scipy(first: list[float], second: list[float]) -> None:
     result = welch(first, second)
