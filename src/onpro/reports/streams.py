@@ -38,7 +38,7 @@ def by_stream(experiments: Sequence[Experiment]) -> str:
         tables.append(markdown([f"{measure}, %", *streams], shown))
     seeds = "; ".join(dict.fromkeys(map(seed_ranges, experiments)))
     where = f"{places[0]}: " if len(places) == 1 else ""
-    about = f"{where}mean ± standard deviation in percent over seeds {seeds}."
+    about = f"{where}mean ± standard deviation in percent; seeds: {seeds}."
     return "\n\n".join([*tables, about])
 
 
