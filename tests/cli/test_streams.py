@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from onpro.errors import UserError
-from onpro.experiments.experiment import MEASURES
+from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 from onpro.figures import draw_streams
 from onpro.figures.stream import shares
@@ -71,13 +71,14 @@ def test_a_mistake_is_told_in_one_sentence(
 def test_a_table_runs_on_another_stream(onpro: Command) -> None:
     table = ("table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20")
     asked = (*table, "--seeds", "1", "--limit-per-class", "8", "--stream", "blurry", "--blur", "20")
-    answer = onpro(*asked, "--workers", "1", "--measure", "anytime_accuracy", "--format", "json")
+    answer = onpro(*asked, "--workers", "1", "--measures", "anytime", "--format", "json")
     assert answer.status == 0, answer.err
     (record,) = json.loads(answer.out)
-    assert (record["measure"], record["n"]) == ("anytime accuracy", 1)
+    assert (record["n"], record["by_hand"]) == (1, "stream=blurry (blur=20.0), limit_per_class=8")
     (folder,) = Path("runs").iterdir()
     result = json.loads((folder / "result.json").read_text())
-    assert record["mean"] == result["anytime_accuracy"]
+    assert record["anytime_mean"] == result["anytime_accuracy"]
+    assert "anytime, %" in onpro(*asked, "--measures", "anytime").out
     assert result["config"]["stream"] == {"kind": "blurry", "blur": 20.0}
 
 
@@ -90,25 +91,23 @@ def test_streams_and_their_settings_are_axes_of_a_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cells = sweep(
+    setups = sweep(
         '[[runs]]\nmethod = "er"\nstream = ["disjoint", "blurry", "i-blurry"]\n'
         "blur = [10, 30]\ndisjoint_classes = 20\n"
     )
-    experiments = list(dict.fromkeys(cell.experiment for cell in cells))
-    assert [dict(e.stream).get("stream") for e in experiments] == [
+    assert [dict(one.stream).get("stream") for one in setups] == [
         None,
         Blurry(10),
         Blurry(30),
         IBlurry(20, 10),
         IBlurry(20, 30),
     ]
-    assert [e.title for e in experiments][:3] == [
+    planned = plan(setups, tmp_path, Place()).experiments
+    assert [one.name for one in planned][:3] == [
         "er",
         "er, stream=blurry",
         "er, stream=blurry (blur=30.0)",
     ]
-    assert {cell.measure for cell in cells} == {"average_accuracy", "average_forgetting"}
-    assert {"anytime_accuracy", "last_accuracy"} <= MEASURES.keys()
 
 
 @pytest.mark.parametrize(
@@ -135,10 +134,10 @@ def test_methods_are_shown_against_streams(onpro: Command) -> None:
     for kind in ("random", "blurry", "disjoint"):
         assert onpro(*RUN, "--stream", kind).status == 0
     lines = onpro("report", "runs", "--streams").out.splitlines()
-    assert lines[0] == "| accuracy | disjoint | blurry | random |"
-    assert lines[4] == "| anytime accuracy | disjoint | blurry | random |"
+    assert lines[0] == "| accuracy, % | disjoint | blurry | random |"
+    assert lines[4] == "| anytime, % | disjoint | blurry | random |"
     assert lines[2].startswith("| er, limit_per_class=8 | ")
-    assert lines[-1] == "tiny, M = 20: percent, mean ± standard deviation over seeds 0."
+    assert lines[-1] == "tiny, M = 20: mean ± standard deviation in percent; seeds: 0."
 
 
 @pytest.mark.parametrize("kind", list(stream_kinds()))

@@ -8,7 +8,7 @@ import pytest
 
 from onpro import validation
 from onpro.classifier import OWN
-from onpro.cli.run import RunOptions
+from onpro.cli.run import GROUPS
 from onpro.errors import UserError
 from onpro.methods import data_values, method, methods, recipes, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
@@ -139,7 +139,7 @@ def test_settings_that_could_not_be_options_are_refused(
 
 
 def test_the_options_of_every_run_are_reserved() -> None:
-    options = {field.name for kind in (RunOptions, RunConfig) for field in fields(kind)}
+    options = {field.name for kind in (*GROUPS.values(), RunConfig) for field in fields(kind)}
     assert options | {*OWN, "base"} == validation.RESERVED
 
 

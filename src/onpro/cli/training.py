@@ -24,7 +24,7 @@ from onpro.experiments.executors import Executor, JobResult, Local, RunRequest, 
 from onpro.experiments.executors.worker import train_alone
 from onpro.experiments.plan import Place
 from onpro.nn import Precision
-from onpro.runs import Finished, Interrupted, finished, finished_in, room_for_runs
+from onpro.runs import Finished, Interrupted, RunConfig, finished, finished_in, room_for_runs
 from onpro.runs.folder import REPETITION
 from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
@@ -180,7 +180,7 @@ def train_and_show(
 
 def _say_finished(run: RunRequest) -> bool:
     """Return whether a run is finished, and say so."""
-    done = _finished(run)
+    done = _finished(run.folder, run.config)
     if not done:
         return False
     folder = visible(str(done.folder))
@@ -189,17 +189,16 @@ def _say_finished(run: RunRequest) -> bool:
     return True
 
 
-def _finished(run: RunRequest) -> Finished | None:
-    """Return a run if it is finished, also in a folder that has been renamed."""
-    folder = run.final_folder
-    if folder.exists():
-        return finished_in(folder, run.config)
-    return finished(run.config, folder.parent)
+def _finished(folder: Path, config: RunConfig) -> Finished | None:
+    """Return the run of a folder if it is finished, also if the folder has been renamed."""
+    if folder.exists() or folder.name != config.folder:
+        return finished_in(folder, config)
+    return finished(config, folder.parent)
 
 
 def show(runs: Sequence[RunRequest], *, as_json: bool) -> None:
     """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
-    done = list(filter(None, map(_finished, runs)))
+    done = list(filter(None, (_finished(run.final_folder, run.config) for run in runs)))
     print_runs(done, sys.stderr if as_json else sys.stdout)
     if as_json:
         results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in done]
