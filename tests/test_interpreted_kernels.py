@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 FILES = ["nn/test_batch_norm.py", "augment/test_fused_ocm.py"]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not fused_kernels_exist(), reason="needs Triton")
 def test_triton_interprets_the_kernels_on_a_cpu() -> None:
     options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", "gpu"]

@@ -33,6 +33,7 @@ assert onpro.cli.main(["run", "er", "--data", "tiny"]) == 0
 """
 
 
+@pytest.mark.thorough
 def test_the_command_works_without_posix(tmp_path: Path) -> None:
     used = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", WITHOUT_POSIX + USING],

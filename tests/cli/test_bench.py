@@ -16,6 +16,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_all_methods_are_measured_and_shown_again(onpro: Command, tmp_path: Path) -> None:
     answer = onpro("bench", "all", *SMALL, "--json", "--save", "kept/bench.json")
     assert answer.status == 0, answer.err

@@ -110,6 +110,7 @@ IMAGENET = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_run_on_imagenet_that_is_killed_ends_the_same(
     tmp_path: Path,
     onpro: Command,

@@ -101,6 +101,7 @@ def test_a_run_keeps_its_model_unless_told_otherwise(onpro: Command, tmp_path: P
     assert "--keep-memory keeps images with the model" in answer.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("options", "kept"), [([], 0), (["--model"], 2)])
 def test_tables_and_sweeps_keep_models_only_if_asked_for(
     onpro: Command, tmp_path: Path, options: list[str], kept: int

@@ -173,6 +173,7 @@ def test_memory_of_a_gpu_comes_in_segments_that_grow(given: dict[str, str], used
     assert done.stdout.splitlines()[-1] == used
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("redirections", "status", "told"),
     [
@@ -209,6 +210,7 @@ def test_a_list_that_cannot_be_written_is_told() -> None:
         assert done.stderr.startswith("onpro: standard output could not be written")
 
 
+@pytest.mark.thorough
 def test_a_run_whose_terminal_is_closed_can_go_on(tmp_path: Path) -> None:
     start = (
         "import fcntl, signal, sys, termios;"

@@ -101,6 +101,7 @@ SEVERAL = ["er", "--data", "tiny", "--batch-size", "2", "--seeds", "3", "--worke
 SEVERAL += ["--device", "cpu", "--out", "out", "--checkpoint-every", "0.000001"]
 
 
+@pytest.mark.thorough
 def test_of_several_runs_the_same_command_goes_on_with_what_is_left(
     onpro: Command, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_of_several_runs_the_same_command_goes_on_with_what_is_left(
     assert [run["seed"] for run in json.loads(again.out)] == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_of_several_runs_that_start_over_those_begun_can_go_on(
     onpro: Command, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_finished_run_and_its_begun_repetition_are_one(
     assert [str(path) for path in (tmp_path / "out").iterdir()] == folders[:1]
 
 
+@pytest.mark.thorough
 def test_several_runs_are_a_list(onpro: Command, tmp_path: Path) -> None:
     for seed in ("1", "2"):
         interrupt(onpro, signal.SIGTERM, "er", "--seed", seed)
@@ -475,6 +478,7 @@ def kill_until_finished(start: type[Running], folder: Path, kills: int) -> None:
         assert "goes on from step" in started.said()
 
 
+@pytest.mark.thorough
 def test_killed_three_times_a_run_ends_the_same(tmp_path: Path, expected: Any) -> None:
     kill_until_finished(Running, tmp_path, 3)
     assert result_of(tmp_path) == expected

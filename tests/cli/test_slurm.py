@@ -14,6 +14,7 @@ from tests.tiny_runs import ER as CONFIG
 SWEEP = '[[runs]]\nmethod = "er"\ndata = "tiny"\nmemory = 20\nlimit_per_class = 8\n'
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["sweep", "run"])
 def test_commands_run_on_a_cluster(
     onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -48,6 +48,7 @@ def results(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("*/result.json")}
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_is_killed_goes_on_where_it_was(onpro: Command, tmp_path: Path) -> None:
     (tmp_path / "sweep.toml").write_text(TWELVE)
     configs = [
@@ -135,6 +136,7 @@ def test_the_example_of_the_documentation_runs(onpro: Command, tmp_path: Path) -
     assert answer.status == 0, answer.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
     [

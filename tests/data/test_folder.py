@@ -341,6 +341,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the unit of a peak is another")
 @pytest.mark.parametrize(
     ("side", "most", "bytes_at_peak"),

@@ -360,6 +360,7 @@ def test_what_a_run_says_is_told_as_its_own(tmp_path: Path) -> None:
         assert line.startswith(f"{tmp_path / event.request.config.folder} goes on from step 2 of ")
 
 
+@pytest.mark.thorough
 def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     """Each of its runs by itself, in case one of them was to blame."""
     runs = [SLOW, replace(SLOW, seed=1)]

@@ -70,6 +70,7 @@ def test_runs_in_jobs_equal_runs_in_this_process(tmp_path: Path) -> None:
     assert names == {config.folder for config in configs}, "no logs of jobs are left"
 
 
+@pytest.mark.thorough
 def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
     defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
@@ -92,6 +93,7 @@ def test_a_job_that_cannot_even_start_its_run_is_told_with_its_log(tmp_path: Pat
     assert str(job.paths.stderr) in result.reason
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the process in /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR2, signal.SIGTERM])
 def test_a_run_that_is_killed_or_preempted_is_resumed(tmp_path: Path, number: int) -> None:
@@ -113,6 +115,7 @@ def test_a_run_that_is_killed_or_preempted_is_resumed(tmp_path: Path, number: in
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
 
 
+@pytest.mark.thorough
 def test_stopping_cancels_the_job_and_keeps_what_was_trained(tmp_path: Path) -> None:
     with (
         closing(Slurm(cluster="local")) as executor,

@@ -127,6 +127,7 @@ FIRST_INPUTS = ("onpro/model.*", "onpro/step_x", "onpro/step_first_y")
 LATER_INPUTS = ("onpro/model.*", "onpro/step_x", "onpro/step_later_y", "onpro/step_memory_?")
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*FIRST_INPUTS, "steps64/onpro.first_very_first_step.*")
 def test_very_first_step(golden: Golden) -> None:
     official = golden.group("steps64/onpro.first_very_first_step.")
@@ -189,6 +190,7 @@ OCM_LATER_INPUTS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*OCM_FIRST_INPUTS, "steps64/ocm.first_step.*")
 def test_ocm_first_step(golden: Golden) -> None:
     official = golden.group("steps64/ocm.first_step.")
@@ -196,6 +198,7 @@ def test_ocm_first_step(golden: Golden) -> None:
     compare_network(method.network, official)
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*OCM_LATER_INPUTS, "steps64/ocm.later_step.*")
 def test_ocm_later_step(golden: Golden) -> None:
     official = golden.group("steps64/ocm.later_step.")

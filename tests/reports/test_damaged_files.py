@@ -98,7 +98,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     place = tmp_path_factory.mktemp("whole")
     out = place / "runs"
-    assert main(["run", "er", *RUN, "--seeds", "3", "--out", str(out)]) == 0
+    for seed in range(3):
+        assert main(["run", "er", *RUN, "--seed", str(seed), "--out", str(out)]) == 0
     (killed,) = out.glob("*-s2-*")
     (killed / "result.json").unlink()
     for path in out.glob("*/result.json"):
