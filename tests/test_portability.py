@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 WITHOUT_POSIX = """
 import os, signal, sys
 
