@@ -14,7 +14,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "operations", [200, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "operations",
+    [
+        pytest.param(200, marks=pytest.mark.thorough),
+        pytest.param(10_000, marks=pytest.mark.slow),
+    ],
+    ids=["some", "many"],
 )
 def test_nothing_is_lost_when_processes_save_load_and_are_killed(
     tmp_path: Path, operations: int, record_property: Any

@@ -135,6 +135,7 @@ def test_very_first_step(golden: Golden) -> None:
     compare_network(method.network, official)
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*LATER_INPUTS, "steps64/onpro.later_task_first_step.*")
 def test_first_step_of_the_second_task(golden: Golden) -> None:
     official = golden.group("steps64/onpro.later_task_first_step.")
