@@ -12,7 +12,7 @@ from onpro.errors import UserError
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 from onpro.figures import draw_streams
-from onpro.figures.stream import shares
+from onpro.figures.arrivals import shares
 from onpro.streams import Blurry, ClassIncremental, IBlurry, stream_kind, stream_kinds
 from tests.cli.conftest import Command
 from tests.streams.test_class_incremental import even

@@ -12,7 +12,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES
-from onpro.figures.attention import gradcam, plus_plus
+from onpro.figures.gradcam import gradcam, plus_plus
 from onpro.figures.models import load_model
 from onpro.figures.style import Options
 from onpro.methods import settings_for

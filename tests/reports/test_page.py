@@ -11,7 +11,7 @@ import pytest
 
 from onpro.experiments.grouping import found
 from onpro.reports import page
-from onpro.reports.page import content
+from onpro.reports.html import content
 from onpro.runs import Finished
 from onpro.runs.reading import read_runs
 from tests.reports.made_up import many, result, save

@@ -23,7 +23,7 @@ from onpro.figures.curves import accuracy
 from onpro.figures.matrices import matrix
 from onpro.figures.style import Options
 from onpro.reports import results
-from onpro.reports.page import content
+from onpro.reports.html import content
 from onpro.runs import Finished
 from onpro.runs.status import RunProgress
 from onpro.text import written

@@ -1,7 +1,7 @@
 """How fast a step is and where its time goes, measured on made-up images."""
 
+from onpro.bench.data_wait import waiting
 from onpro.bench.measure import Measure, bench, document
 from onpro.bench.peak import matrix_peak
-from onpro.bench.waiting import waiting
 
 __all__ = ["Measure", "bench", "document", "matrix_peak", "waiting"]

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     with importing():
         from onpro.experiments.grouping import found
         from onpro.figures import FIGURES, draw, draw_streams
-        from onpro.figures.stream import stream
+        from onpro.figures.arrivals import stream
         from onpro.figures.style import Options
         from onpro.runs.reading import read_runs
 

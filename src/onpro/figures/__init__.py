@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
-from onpro.figures.attention import attention
-from onpro.figures.compute import compute, time
+from onpro.figures.arrivals import stream
+from onpro.figures.costs import compute, time
 from onpro.figures.curves import accuracy, forgetting
-from onpro.figures.features import features
+from onpro.figures.gradcam import attention
 from onpro.figures.matrices import confusion, matrix
+from onpro.figures.projections import features
 from onpro.figures.settings import replay, sweep
-from onpro.figures.stream import stream
 from onpro.figures.style import Options
 from onpro.runs.files import save
 from onpro.streams import ClassIncremental

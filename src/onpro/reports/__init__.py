@@ -1,6 +1,6 @@
 """Tables and pages of experiments."""
 
-from onpro.reports.page import page
+from onpro.reports.html import page
 from onpro.reports.streams import by_stream
 from onpro.reports.tables import comparisons, results
 
