@@ -1,6 +1,7 @@
 """Fixtures every test may use."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; read when torch loads
@@ -15,6 +16,9 @@ from onpro.streams import Batch
 from onpro.training import trainer
 from onpro.training.stepper import Stepper
 from tests.golden.values import Golden, matching
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what is in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
