@@ -2,6 +2,7 @@
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -29,13 +30,14 @@ REPORT_EVERY = 60.0
 """Seconds between two lines with the number of finished runs, where there is no terminal."""
 
 
-class _Shown:
+class _Shown(ABC):
     """Something on the screen while it is used as a context, if there is a terminal."""
 
     _screen: "RichLive | RichProgress | None" = None
 
+    @abstractmethod
     def _drawn(self) -> "RichLive | RichProgress":
-        raise NotImplementedError
+        """Return what is shown on a terminal."""
 
     def __enter__(self) -> Self:
         self._start()
@@ -53,6 +55,7 @@ class _Shown:
         trace: TracebackType | None,
     ) -> None:
         if self._screen:
+            self._screen.refresh()
             self._screen.stop()
 
     def _say(self, line: str) -> None:
@@ -159,16 +162,6 @@ class Live(_Shown):
             get_renderable=self._table, console=Console(stderr=True), auto_refresh=False
         )
         return self._table_view
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._screen:
-            self._screen.refresh()
-        super().__exit__(kind, error, trace)
 
     def show(self, event: RunEvent) -> None:
         """Show an event."""

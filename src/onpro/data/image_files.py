@@ -121,7 +121,7 @@ def list_images(folder: Path, below: str = "") -> list[ImageFile]:
 def _size(entry: "os.DirEntry[str]") -> int | None:
     """Return the size of a file in bytes; None if it is no file or a link that leads nowhere."""
     try:
-        return os.stat(entry.path).st_size if entry.is_file() else None  # noqa: PTH116
+        return os.stat(entry.path).st_size if entry.is_file() else None  # noqa: PTH116 # a million times
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             return None

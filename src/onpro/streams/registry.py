@@ -5,6 +5,7 @@ Importing it imports neither torch nor NumPy, so that lists and `--help` are qui
 
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -20,7 +21,7 @@ ENTRY_POINTS = "onpro.streams"
 
 
 @dataclass(frozen=True)
-class StreamKind:
+class StreamKind(ABC):
     """A kind of stream: its fields are its settings, `arrivals` is its definition.
 
     Values are checked and converted to the types of their fields when it is made.
@@ -46,7 +47,7 @@ class StreamKind:
             object.__setattr__(self, field.name, accepted(value, hint))
         self.check()
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 # a kind without limits needs none
         """Refuse values that cannot work."""
 
     def require_between(self, low: float, high: float, *names: str) -> None:
@@ -59,6 +60,7 @@ class StreamKind:
                     f"{low:g} and {high:g}, not {value:g}."
                 )
 
+    @abstractmethod
     def arrivals(
         self, labels: Sequence[int], task_of: Sequence[int], random: Random
     ) -> Sequence[float]:
@@ -72,7 +74,6 @@ class StreamKind:
             task_of: task that each class belongs to, in ascending order.
             random: source of randomness.
         """
-        raise NotImplementedError
 
     def values(self) -> dict[str, Any]:
         """Return the settings as plain values."""
