@@ -45,6 +45,7 @@ def test_both_ways_give_the_same_data(
     birds: Path, cpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "cpus", lambda: cpus)
+    monkeypatch.setattr(workers, "WORTH_A_WORKER", 40)
     in_memory, as_needed = both(birds, monkeypatch)
     assert as_needed.classes == in_memory.classes
     assert (as_needed.mean, as_needed.std) == (in_memory.mean, in_memory.std)

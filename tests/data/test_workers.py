@@ -1,5 +1,6 @@
 """Processes that decode images."""
 
+import fcntl
 import gc
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from PIL import Image
 
 from onpro.data import workers
 from onpro.data.decode import Encoded, Pixels
-from onpro.data.workers import decoded
+from onpro.data.workers import decode_all, decoded
 from onpro.errors import UserError
 
 SIZE = 4
@@ -72,6 +74,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
         return found[-1]
 
     monkeypatch.setattr(workers, "cpus", lambda: 3)
+    monkeypatch.setattr(workers, "WORTH_A_WORKER", 32)
     monkeypatch.setattr(workers, "Popen", popen)
     return found
 
@@ -214,6 +217,31 @@ def test_few_images_or_a_single_core_need_no_worker(
     assert not started
 
 
+def test_a_process_that_waits_leaves_no_cpu_to_itself(
+    images: Numbered, started: list["subprocess.Popen[bytes]"]
+) -> None:
+    assert numbers(decode_all(images, range(99, -1, -1), "")) == list(range(99, -1, -1))
+    assert len(started) == 3
+
+
+def test_large_images_are_decoded_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "LARGE", 12)
+    files = []
+    for width in (4, 5):
+        files.append(Encoded(str(tmp_path / f"{width}.png"), ""))
+        Image.new("RGB", (width, 3)).save(tmp_path / f"{width}.png")
+    pixels = np.empty((2, 3, SIZE, SIZE), np.uint8)
+    with TemporaryFile() as turn:
+        locked: list[int] = []
+        monkeypatch.setattr(fcntl, "lockf", lambda _, kind: locked.append(kind))
+        assert workers._carry_out(workers._Task(0, 0, files[:1]), pixels, turn.fileno()) == ""
+        assert not locked
+        assert workers._carry_out(workers._Task(0, 0, files), pixels, turn.fileno()) == ""
+        assert locked == [fcntl.LOCK_EX, fcntl.LOCK_UN]
+
+
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
@@ -227,6 +255,7 @@ class Images:
         return Encoded(f"{sys.argv[1]}/{index}.png", "")
 
 workers.cpus = lambda: 3
+workers.WORTH_A_WORKER = 32
 batches = workers.decoded(Images(), [[k] for k in range(100)])
 next(batches), next(batches)  # one of each worker
 print(*(w.process.pid for w in workers._shared._workers), flush=True)

@@ -5,8 +5,7 @@ resizes faster, but its pixels depend on the CPU's instruction set; hence Pillow
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -35,9 +34,6 @@ STRIP_PIXELS = 2**18
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """Pillow formats that are decoded, whatever the file's suffix. Others can be unsafe: Pillow runs
 EPS files with Ghostscript."""
-
-CHUNK = 64
-"""Images that a thread decodes before it takes more."""
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -98,37 +94,6 @@ class Images(Protocol):
 
     def check(self) -> None:
         """Raise a `UserError` that names a damaged image, as far as a quick look can tell."""
-
-
-def decode_all(images: Images, indices: Sequence[int], title: str) -> "Tensor":
-    """Decode images to uint8 (n, 3, size, size), in threads, and show progress.
-
-    Args:
-        images: the encoded images.
-        indices: which of them.
-        title: description of the progress bar.
-    """
-    import torch
-
-    from onpro.data.progress import showing
-
-    decoded = torch.empty(len(indices), 3, images.size, images.size, dtype=torch.uint8)
-    rows = decoded.numpy()  # copied by NumPy, for torch would use several threads in each of ours
-    starts = range(0, len(indices), CHUNK)
-
-    def decode_chunk(start: int) -> None:
-        for row, index in enumerate(indices[start : start + CHUNK], start):
-            rows[row] = decode_image(images.encoded(index), images.size)
-
-    # Pillow decodes without holding the GIL.
-    with ThreadPoolExecutor() as pool, showing(title, len(indices)) as advance:
-        try:
-            for start, _ in zip(starts, pool.map(decode_chunk, starts), strict=True):
-                advance(min(CHUNK, len(indices) - start))
-        except BaseException:  # on Ctrl-C too, without working off the queue
-            pool.shutdown(cancel_futures=True)
-            raise
-    return decoded
 
 
 def decode_file(path: Path, size: int) -> "Tensor":

@@ -9,9 +9,9 @@ from contextlib import closing
 import torch
 from torch import Tensor
 
-from onpro.data.decode import Images, Pixels, decode_all
+from onpro.data.decode import Images, Pixels
 from onpro.data.imageset import Split
-from onpro.data.workers import decoded
+from onpro.data.workers import decode_all, decoded
 from onpro.errors import UserError
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def split_of(images: Images, labels: Tensor, *, what: str) -> Split:
     bytes_needed, limit = 3 * images.size**2 * len(images), memory_limit()
     if bytes_needed <= limit:
         pixels = decode_all(images, range(len(images)), f"decoding {len(images)} {what}")
-        return Split(pixels, labels, images.digest)
+        return Split(torch.from_numpy(pixels), labels, images.digest)
     LOG.warning(
         "the %d %s take %.1f GiB decoded, more than %.1f GiB (%s): they are decoded as needed.",
         len(images),
@@ -91,7 +91,8 @@ class LazySplit(Split):
     def images(self) -> Tensor:
         """All images, decoded now."""
         title = f"decoding {len(self)} images"
-        return decode_all(self._source, self._indices.tolist(), title).to(self._device)
+        pixels = decode_all(self._source, self._indices.tolist(), title)
+        return torch.from_numpy(pixels).to(self._device)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -129,8 +130,7 @@ class LazySplit(Split):
         together = torch.cat(parts)
         labels = self.labels.index_select(0, together.to(self.labels.device)).split(sizes)
         chosen = self._indices[together.cpu()].split(sizes)  # the only host–device sync
-        decoding = decoded(self._source, [part.tolist() for part in chosen])
-        with closing(decoding):
+        with closing(decoded(self._source, [part.tolist() for part in chosen])) as decoding:
             for pixels, batch_labels in zip(decoding, labels, strict=True):
                 yield Split(self._copied(pixels), batch_labels)
 

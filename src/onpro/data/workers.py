@@ -17,7 +17,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from multiprocessing.connection import Connection, wait
@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onpro.data.decode import MOST_PIXELS_AT_ONCE, Encoded, Images, Pixels, decode_image
+from onpro.data.progress import showing
 from onpro.errors import UserError
 
 AHEAD = 256
@@ -38,9 +39,12 @@ AHEAD = 256
 MOST_WORKERS = 16
 """Largest number of workers; as many decode about 3,000 images of ImageNet per second."""
 
-WORTH_A_WORKER = 32
+WORTH_A_WORKER = 128
 """Number of images for which another worker is started; starting it takes as long as decoding
 about a hundred images of ImageNet."""
+
+CHUNK = 64
+"""Images between two steps of a progress bar."""
 
 PIECE = 5
 """Largest number of images that a worker is asked for at a time."""
@@ -55,7 +59,30 @@ LARGE = MOST_PIXELS_AT_ONCE // MOST_WORKERS
 """Workers decode images with more pixels one at a time."""
 
 
-def decoded(images: Images, batches: Sequence[Sequence[int]]) -> Generator[Pixels]:
+def decode_all(images: Images, indices: Sequence[int], title: str) -> Pixels:
+    """Decode images to uint8 (n, 3, size, size) and show progress.
+
+    Args:
+        images: the encoded images.
+        indices: which of them.
+        title: description of the progress bar.
+    """
+    pixels = np.empty((len(indices), 3, images.size, images.size), np.uint8)
+    starts = range(0, len(indices), CHUNK)
+    chunks = [indices[start : start + CHUNK] for start in starts]
+    with (
+        showing(title, len(indices)) as advance,
+        closing(decoded(images, chunks, idle=True)) as decoding,
+    ):
+        for start, chunk in zip(starts, decoding, strict=True):
+            pixels[start : start + len(chunk)] = chunk
+            advance(len(chunk))
+    return pixels
+
+
+def decoded(
+    images: Images, batches: Sequence[Sequence[int]], *, idle: bool = False
+) -> Generator[Pixels]:
     """Yield batches of images as uint8 (n, 3, size, size), decoded ahead by workers.
 
     Where another process would not help, each batch is decoded here when it is asked for.
@@ -63,12 +90,13 @@ def decoded(images: Images, batches: Sequence[Sequence[int]]) -> Generator[Pixel
     Args:
         images: the encoded images.
         batches: indices of the images of each batch.
+        idle: whether this process has nothing else to do, so that no CPU is left to it.
 
     Yields:
         An array that is valid until the next one is asked for.
     """
     sizes = [len(batch) for batch in batches]
-    workers = min(most_workers(), sum(sizes) // WORTH_A_WORKER)
+    workers = min(most_workers(cpus() - (not idle)), sum(sizes) // WORTH_A_WORKER)
     if not workers:
         for batch in batches:
             yield _decoded_here(images, batch)
@@ -88,11 +116,10 @@ def decoded(images: Images, batches: Sequence[Sequence[int]]) -> Generator[Pixel
             yield frames.pixels[start : start + size]
 
 
-def most_workers() -> int:
-    """Return how many workers this process may have: one core is left to the process itself."""
-    if not hasattr(socket, "send_fds"):  # Windows
-        return 0
-    return min(MOST_WORKERS, cpus() - 1)
+def most_workers(free: int) -> int:
+    """Return how many workers to start at most if so many CPUs are free for them."""
+    has_sockets = hasattr(socket, "send_fds")  # not on Windows
+    return min(MOST_WORKERS, free) if has_sockets and cpus() > 1 else 0
 
 
 def cpus() -> int:
