@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
-from onpro.figures.models import KeptModel, load_model
+from onpro.figures.models import KeptModel, load_models
 from onpro.figures.style import INK, Options, blank, names_of, wrapped
 from onpro.text import visible
 
@@ -30,13 +30,13 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
     map is that of the predicted class, and a frame marks a wrong prediction.
     """
     names, _ = names_of(experiments)
-    models = [load_model(one, options.data_dir) for one in experiments]
+    models = [model for (model,) in load_models(experiments, options.data_dir)]
     for model, one in zip(models, experiments, strict=True):
         if model.method.predicts_from_memory:
             raise UserError(f"{one} predicts from its memory and has no class score to explain.")
-        if model.classes != models[0].classes:
+        if model.stream.classes != models[0].stream.classes:
             raise UserError("these runs have other classes, or another order of classes.")
-    tasks = _shown(len(models[0].task_classes))
+    tasks = _shown(models[0].learned)
     columns = 1 + len(models)
     side = options.inches / columns
     figure = blank(options, side * len(tasks) + 0.5)
@@ -46,7 +46,7 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
         pixels = image.permute(1, 2, 0).numpy()
         row[0].imshow(pixels)
         row[0].set_ylabel(
-            f"task {task + 1}\n{visible(models[0].classes[label])[:14]}",
+            f"task {task + 1}\n{visible(models[0].stream.classes[label])[:14]}",
             color=INK,
             size=options.font - 1,
             parse_math=False,
@@ -128,10 +128,8 @@ class _last_maps:  # noqa: N801 # a context manager
 
 def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:
     """Return the first test image of a task that most models classify correctly, and its label."""
-    test = models[0].test
-    own = torch.tensor(models[0].task_classes[task])
-    at = torch.isin(test.labels, own).nonzero()[:CANDIDATES, 0]
-    some = test.select(at)
+    test = models[0].stream.test(task)
+    some = test.select(torch.arange(min(CANDIDATES, len(test))))
     right = sum((model.method.predict(some.images) == some.labels).long() for model in models)
     assert isinstance(right, Tensor)
     best = int(right.argmax())
