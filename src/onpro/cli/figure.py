@@ -45,8 +45,8 @@ class FigureOptions:
     """Width for a column (3.35 inches) or a page (6.9 inches) of a paper."""
 
     x: str = ""
-    """Horizontal axis of sweep (a setting) or compute (seconds or images), or how features are
-    projected (tsne or pca)."""
+    """Horizontal axis of sweep (a setting) or compute (seconds or images), how features are
+    projected (tsne or pca), or which maps attention is drawn on (last or fine)."""
 
     measure: str = "accuracy"
     """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last or seconds."""

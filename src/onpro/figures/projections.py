@@ -59,18 +59,24 @@ def features(experiments: Sequence[Experiment], options: Options) -> "Figure":
         shown = [flat[start : start + MOST_COLUMNS] for start in starts]
         titles = [names[start : start + MOST_COLUMNS] for start in starts]
     columns = len(shown[0])
-    few = all(len(model.classes) <= FEW for row in shown for model in row)
+    longest = max(models[0], key=lambda model: model.learned)
+    few = all(
+        len(model.classes) <= FEW and model.stream.classes == longest.stream.classes
+        for row in shown
+        for model in row
+    )
     about = ", ".join(filter(None, [f"{PROJECTIONS[how]} of features of test images", place]))
     title = f"{about}; crosses: classes of the task learned last"
-    legend = Legend(_classes(models[0][-1]) if few else [], options, handle=1, title=title)
+    legend = Legend(_classes(longest) if few else [], options, handle=1, title=title)
     lines = max(text.count("\n") + 1 for text in names)
-    side = options.inches / columns
-    height = len(shown) * (side + 0.05) + 0.02 * options.font * lines * len(titles)
+    side = (options.inches - 0.3) / columns
+    height = len(shown) * (side + 0.08) + 0.02 * options.font * lines * sum(map(any, titles))
     figure = blank(options, height + legend.height + (0 if few else 0.4))
     panels = figure.subplots(len(shown), columns, squeeze=False)
     for axes in panels.flat:
         axes.set_xticks([])
         axes.set_yticks([])
+        axes.set_box_aspect(1)
         axes.spines[:].set_color("#c0c0c0")
     for row, model_row, title_row in zip(panels, shown, titles, strict=True):
         for axes in row[len(model_row) :]:
@@ -95,7 +101,7 @@ def _letters(experiments: int, options: Options) -> int:
 
 def _size(side: float, points: int) -> float:
     """Return the area of a point, smaller in panels with many."""
-    return float(np.clip(600 * side**2 / max(points, 1), 1.0, 16.0))
+    return float(np.clip(2500 * side**2 / max(points, 1), 2.0, 14.0))
 
 
 def _classes(model: KeptModel) -> list[str]:

@@ -44,18 +44,18 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
             for name, space in zip(names, spaces, strict=True)
         ]
     legend = Legend(names, options)
-    figure = blank(options, 0.7 * options.inches + legend.height)
+    figure = blank(options, 0.6 * options.inches + 0.4 + legend.height)
     panels = figure.subplots(2, 1, sharex=True, squeeze=False)[:, 0]
+    about = f"cosine of online and global prototypes, {place}".removesuffix(", ")
     for axes, (name, title) in zip(panels, PANELS.items(), strict=True):
-        about = f"cosine of online and global prototypes, {title}"
-        plain(axes, options, ", ".join(filter(None, [about, place])))
+        plain(axes, options, f"{about}\n{title}" if name == "old" else title)
         handles = [
             _draw(axes, columns, name, number, options) for number, columns in enumerate(measured)
         ]
         for start in _boundaries(measured[0]):
             axes.axvline(start, color=LIGHT, linewidth=0.8, zorder=0)
         axes.margins(x=0.01)
-        axes.set_ylim(top=1.005)
+        axes.set_yticks([tick for tick in axes.get_yticks() if tick <= 1])
     panels[-1].set_xlabel("training step; lines: a task begins", color=INK, size=options.font)
     panels[-1].spines["bottom"].set_color(QUIET)
     legend.add(figure, handles)

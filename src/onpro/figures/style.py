@@ -61,7 +61,7 @@ def blank(options: Options, height: float) -> "Figure":
 
 
 def plain(axes: "Axes", options: Options, title: str = "") -> None:
-    """Remove frames and ticks, draw light horizontal lines, and set fonts."""
+    """Remove frames and ticks, draw light horizontal lines, set fonts, and write the title."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(QUIET)
@@ -69,8 +69,11 @@ def plain(axes: "Axes", options: Options, title: str = "") -> None:
     axes.grid(axis="y", color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
     if title:
-        lines = wrapped(title, int(options.inches * 95 / options.font))
-        axes.set_title(lines, loc="left", color=INK, size=options.font + 1, parse_math=False)
+        letters = int(options.inches * 95 / options.font)
+        lines = [wrapped(line, letters) for line in title.split("\n")]
+        axes.set_title(
+            "\n".join(lines), loc="left", color=INK, size=options.font + 1, parse_math=False
+        )
 
 
 def names_of(experiments: Sequence[Experiment]) -> tuple[list[str], str]:
