@@ -5,7 +5,14 @@ from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
 from onpro.training.evaluation import accuracies, confusion_matrix
 from onpro.training.metrics import CurvePoint, Metrics, anytime_accuracy
-from onpro.training.trainer import Checkpointer, EvaluationEvent, Listener, StepEvent, Trainer
+from onpro.training.trainer import (
+    Checkpointer,
+    EvaluationEvent,
+    Listener,
+    Probe,
+    StepEvent,
+    Trainer,
+)
 
 __all__ = [
     "CheckpointWriter",
@@ -16,6 +23,7 @@ __all__ = [
     "EvaluationEvent",
     "Listener",
     "Metrics",
+    "Probe",
     "StepEvent",
     "Stopped",
     "Trainer",

@@ -15,7 +15,12 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
-from onpro.training.evaluation import accuracies, accuracy_on, confusion_matrix
+from onpro.training.evaluation import (
+    accuracies,
+    accuracy_on,
+    class_accuracies,
+    confusion_matrix,
+)
 from onpro.training.metrics import CurvePoint
 from onpro.training.stepper import Stepper
 
@@ -76,6 +81,22 @@ class Checkpointer(Protocol):
         """Save a state whose loss and weights are finite; raise an exception to end the run."""
 
 
+class Probe(Protocol):
+    """Measures a method while it trains, without changing anything that training depends on."""
+
+    def is_due(self, step: int) -> bool:
+        """Return whether to measure after a step; called after every step, without device sync."""
+
+    def measure(self, method: AnyMethod, step: int, task: int) -> None:
+        """Measure the method after a step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was measured so far."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what was measured before."""
+
+
 class Trainer:
     """Trains a method on a stream and evaluates it after each task, and where the stream says so.
 
@@ -85,6 +106,9 @@ class Trainer:
         accuracy: Accuracy in percent on each task so far, one row after each task.
         curve: Accuracy on all classes seen so far, at each evaluation.
         confusion: Confusion matrix of the last evaluation.
+        class_accuracy: Accuracy in percent on each class, at each evaluation; None for a class
+            that was not evaluated.
+        memory_content: Number of images of each class in the memory, at each evaluation.
         train_seconds: Training time of this run. Runs side by side share their total: on a CPU
             each counts its own steps, on a GPU, which computes for all at once, an equal part.
         elapsed_seconds: Training time including the steps of runs side by side.
@@ -107,12 +131,15 @@ class Trainer:
         self.stream = stream
         self.listeners = listeners
         self.checkpointer: Checkpointer | None = None
+        self.probe: Probe | None = None
         self.log_every = log_every
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
         self.accuracy: list[list[float]] = []
         self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
+        self.class_accuracy: list[list[float | None]] = []
+        self.memory_content: list[list[int]] = []
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
         self.elapsed_seconds = 0.0
@@ -131,7 +158,8 @@ class Trainer:
         the generator is not counted.
 
         A loss or weight that is not finite ends the run. It is checked only where a host–device
-        sync happens anyway: at logged steps, before a checkpoint and before an evaluation.
+        sync happens anyway: at logged steps, before a checkpoint, an evaluation or a measurement of
+        the probe.
         """
         if self._evaluation_due():  # resumed between a step and the evaluation after it
             self._evaluate()
@@ -143,7 +171,8 @@ class Trainer:
             due, task_over = self._evaluation_due(), self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
             saving = self._should_save(task_over)
-            if logged or saving or due:
+            probe = self.probe if self.probe and self.probe.is_due(position) else None
+            if logged or saving or due or probe:
                 values = _read(terms)  # host–device sync
                 elapsed = time.perf_counter() - clock
                 self.elapsed_seconds += elapsed
@@ -152,6 +181,8 @@ class Trainer:
                 if logged:
                     self._report_step(values)
                 self._require_finite_loss(values)
+                if probe:
+                    probe.measure(self.method, position, len(self.accuracy))
                 if saving:
                     self._require_finite_weights()
                     self._save()
@@ -228,6 +259,9 @@ class Trainer:
         images = stream.images_after(stream.position)
         point = CurvePoint(stream.position, images, accuracy_on(self.confusion, seen))
         self.curve.append(point)
+        self.class_accuracy.append(class_accuracies(self.confusion))
+        stored = self.method.memory.labels
+        self.memory_content.append(torch.bincount(stored, minlength=stream.num_classes).tolist())
         if task_over:
             self.accuracy.append(
                 accuracies(self.confusion, [stream.task_classes[task] for task in so_far])
@@ -318,6 +352,9 @@ class Trainer:
             "accuracy": self.accuracy,
             "curve": [list(point) for point in self.curve],
             "confusion": self.confusion,
+            "class_accuracy": self.class_accuracy,
+            "memory_content": self.memory_content,
+            "probe": self.probe.state_dict() if self.probe else None,
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "elapsed_seconds": self.elapsed_seconds,
@@ -331,6 +368,11 @@ class Trainer:
         self.accuracy = [list(row) for row in state["accuracy"]]
         self.curve = [CurvePoint(*point) for point in state["curve"]]
         self.confusion = state["confusion"]
+        unknown: list[list[Any]] = [[]] * len(self.curve)  # older versions did not save them
+        self.class_accuracy = list(state.get("class_accuracy", unknown))
+        self.memory_content = list(state.get("memory_content", unknown))
+        if self.probe and state.get("probe"):
+            self.probe.load_state_dict(state["probe"])
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]
         self.elapsed_seconds = state.get("elapsed_seconds", self.train_seconds)
