@@ -18,6 +18,17 @@ MEASURES: dict[Measure, str] = {
     "anytime": "anytime_accuracy",
     "last": "last_accuracy",
     "seconds": "train_seconds",
+    "reliance": "shortcut_reliance",
+    "reliance-new": "shortcut_reliance_new",
+    "following": "cue_following",
+    "following-new": "cue_following_new",
+    "following-any": "cue_following_any",
+    "control": "cue_control",
+    "control-new": "cue_control_new",
+    "control-any": "cue_control_any",
+    "true-cue": "true_cue_accuracy",
+    "no-cue": "no_cue_accuracy",
+    "wrong-cue": "wrong_cue_accuracy",
 }
 """Fields of `result.json` that are compared between experiments."""
 

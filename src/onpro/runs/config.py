@@ -15,7 +15,7 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, StreamKind, stream_kind
+from onpro.streams import Disjoint, Shortcut, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
@@ -41,6 +41,10 @@ class RunConfig:
     """Whether the method is not told when a task begins."""
     evaluations: int = 0
     """Number of evaluations at equal distances, beside those after each task."""
+    shortcut: float = 0.0
+    """Share of each class's training images with a cue of the class; 0 for none."""
+    shortcut_size: float = Shortcut.size
+    shortcut_strength: float = Shortcut.strength
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
@@ -76,8 +80,20 @@ class RunConfig:
             raise UserError(
                 f"the number of evaluations must be at least 0, not {self.evaluations}."
             )
+        for name in SHORTCUT:
+            object.__setattr__(self, name, accepted(getattr(self, name), float))
+        if self.shortcut == 0:  # there is nothing to paint: the same run
+            object.__setattr__(self, "shortcut_size", Shortcut.size)
+            object.__setattr__(self, "shortcut_strength", Shortcut.strength)
+        self.cue()
         if not self.stream.announced:  # there is nothing to hide: the same run
             object.__setattr__(self, "hide_boundaries", False)
+
+    def cue(self) -> Shortcut | None:
+        """Return the shortcut of the stream; None without one."""
+        if self.shortcut == 0:
+            return None
+        return Shortcut(self.shortcut, self.shortcut_size, self.shortcut_strength)
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
@@ -104,6 +120,8 @@ class RunConfig:
             what["hide_boundaries"] = True
         if self.evaluations:
             what["evaluations"] = self.evaluations
+        if self.shortcut:
+            what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
         return what
@@ -154,6 +172,8 @@ class RunConfig:
         data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
         if self.stream != Disjoint():
             data += f"-{self.stream.name}"
+        if self.shortcut:
+            data += "-shortcut"
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
@@ -180,7 +200,10 @@ def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
 PLACE = {"data_dir", "device", "engine", "model"}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
-OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations"}
+SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
+"""Fields that say what cues are painted into training images."""
+
+OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations", *SHORTCUT}
 """Fields that `config.json` has only where they differ from their defaults."""
 
 RETIRED: dict[str, dict[str, Any]] = {

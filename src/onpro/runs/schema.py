@@ -3,9 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+
+from onpro.training import CueMetrics
+from onpro.training.evaluation import CueRates
 
 LARGEST = 1e15
 """No measured number is larger; what is would not survive in every program that reads it."""
@@ -103,6 +107,12 @@ def _is_curve(value: Any) -> bool:
     )
 
 
+def _are_cues(value: Any) -> bool:
+    """Return whether it is a T×T matrix of percentages for each rate."""
+    names = CueRates._fields
+    return isinstance(value, dict) and all(_is_accuracy(value.get(name)) for name in names)
+
+
 def _is_hardware(value: Any) -> bool:
     return isinstance(value, dict) and (_is_text(value.get("gpu")) or "threads" in value)
 
@@ -140,5 +150,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "anytime_accuracy": _is_percentage,
     "last_accuracy": _is_percentage,
     "curve": _is_curve,
+    "cues": _are_cues,
+    **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
     "shared_by": lambda value: is_whole(value) and value >= 1,
 }

@@ -15,7 +15,13 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
-from onpro.training.evaluation import accuracies, accuracy_on, confusion_matrix
+from onpro.training.evaluation import (
+    CueRates,
+    accuracies,
+    accuracy_on,
+    confusion_and_cue_rates,
+    confusion_matrix,
+)
 from onpro.training.metrics import CurvePoint
 from onpro.training.stepper import Stepper
 
@@ -85,6 +91,8 @@ class Trainer:
         accuracy: Accuracy in percent on each task so far, one row after each task.
         curve: Accuracy on all classes seen so far, at each evaluation.
         confusion: Confusion matrix of the last evaluation.
+        cue_rates: What cues change on each task so far, one row after each task; empty for streams
+            without a shortcut.
         train_seconds: Training time of this run. Runs side by side share their total: on a CPU
             each counts its own steps, on a GPU, which computes for all at once, an equal part.
         elapsed_seconds: Training time including the steps of runs side by side.
@@ -113,6 +121,7 @@ class Trainer:
         self.accuracy: list[list[float]] = []
         self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
+        self.cue_rates: list[list[CueRates]] = []
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
         self.elapsed_seconds = 0.0
@@ -222,9 +231,16 @@ class Trainer:
             for task, labels in enumerate(stream.task_classes)
             if task in so_far or not seen.isdisjoint(labels)
         ]
-        self.confusion = confusion_matrix(
-            self.method, (stream.test(task) for task in tasks), stream.num_classes
-        )
+        if stream.cues and task_over:
+            tests = ((stream.test(task), stream.other_labels(task)) for task in tasks)
+            self.confusion, rates = confusion_and_cue_rates(
+                self.method, tests, stream.num_classes, stream.cues
+            )
+            self.cue_rates.append(rates)
+        else:
+            self.confusion = confusion_matrix(
+                self.method, (stream.test(task) for task in tasks), stream.num_classes
+            )
         images = stream.images_after(stream.position)
         point = CurvePoint(stream.position, images, accuracy_on(self.confusion, seen))
         self.curve.append(point)
@@ -318,6 +334,7 @@ class Trainer:
             "accuracy": self.accuracy,
             "curve": [list(point) for point in self.curve],
             "confusion": self.confusion,
+            "cue_rates": [[list(rates) for rates in row] for row in self.cue_rates],
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "elapsed_seconds": self.elapsed_seconds,
@@ -331,6 +348,8 @@ class Trainer:
         self.accuracy = [list(row) for row in state["accuracy"]]
         self.curve = [CurvePoint(*point) for point in state["curve"]]
         self.confusion = state["confusion"]
+        rows = state.get("cue_rates", [])
+        self.cue_rates = [[CueRates(*rates) for rates in row] for row in rows]
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]
         self.elapsed_seconds = state.get("elapsed_seconds", self.train_seconds)
