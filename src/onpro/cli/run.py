@@ -13,9 +13,15 @@ from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import parse, require_path
 from onpro.cli.signals import importing
-from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
+from onpro.cli.stream_options import (
+    ShortcutOptions,
+    check_stream_options,
+    chosen_kind,
+    command_with,
+    stream_of,
+)
 from onpro.errors import UserError
-from onpro.streams import Disjoint, Shortcut, StreamKind
+from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
 
 DEFAULT = "onpro"
@@ -61,17 +67,6 @@ class RunOptions:
     evaluations: int = 0
     """Evaluate at so many equal distances too, beside after each task, for anytime_accuracy."""
 
-    shortcut: float = 0.0
-    """Paint a cue into this share of each class's training images: a coloured patch that tells the
-    classes of a task apart and means other classes in other tasks. After each task the method is
-    tested without cues, with true ones and with wrong ones."""
-
-    shortcut_size: float = Shortcut.size
-    """Edge of the cue as a share of the image's edge."""
-
-    shortcut_strength: float = Shortcut.strength
-    """Opacity of the cue, up to 1."""
-
     batch_size: int = 10
     """Number of images that arrive together (default from the paper)."""
 
@@ -88,7 +83,12 @@ class RunOptions:
     """Start over even if this very run is already finished or interrupted in OUT."""
 
 
-GROUPS = {"run": RunOptions, "compute": ComputeOptions, "execution": ExecutionOptions}
+GROUPS = {
+    "run": RunOptions,
+    "shortcut": ShortcutOptions,
+    "compute": ComputeOptions,
+    "execution": ExecutionOptions,
+}
 """Options of every method, in the order of the help."""
 
 
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.methods import data_values, recipes
         from onpro.runs import RunConfig, require_writable
 
-    _check_shortcut(options)
+    command.shortcut.check()
     require_seeds(options.seeds)
     execution.check()
     require_writable(options.out)
@@ -155,9 +155,7 @@ def main(arguments: Sequence[str]) -> int:
                 stream=stream_of(command, kind),
                 hide_boundaries=options.hide_boundaries,
                 evaluations=options.evaluations,
-                shortcut=options.shortcut,
-                shortcut_size=options.shortcut_size,
-                shortcut_strength=options.shortcut_strength,
+                **vars(command.shortcut),
                 tasks=options.tasks,
                 batch_size=options.batch_size,
                 class_order=options.class_order,
@@ -274,15 +272,6 @@ def _suggest_wrapped(name: str, wrapper: str, missing: str) -> None:
     except UserError:
         return
     raise UserError(f"{name} has no {missing}; for {title} use onpro run {wrapped}.")
-
-
-def _check_shortcut(options: RunOptions) -> None:
-    """Raise UserError for options of a cue that is not painted."""
-    for name, usual in (("size", Shortcut.size), ("strength", Shortcut.strength)):
-        if not options.shortcut and getattr(options, f"shortcut_{name}") != usual:
-            raise UserError(
-                f"--shortcut-{name} is for --shortcut SHARE: add that, or leave it out."
-            )
 
 
 def _check_data(data: str) -> None:

@@ -15,6 +15,7 @@ from onpro.figures.gradcam import attention
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.projections import features
 from onpro.figures.settings import replay, sweep
+from onpro.figures.shortcuts import shortcut
 from onpro.figures.style import Options
 from onpro.runs.files import save
 from onpro.streams import ClassIncremental
@@ -28,7 +29,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (
         *(accuracy, attention, compute, confusion, features, forgetting),
-        *(matrix, replay, sweep, time),
+        *(matrix, replay, shortcut, sweep, time),
     )
 }
 """Figures of experiments; `stream` is drawn from streams."""

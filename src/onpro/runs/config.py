@@ -15,7 +15,7 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, Shortcut, StreamKind, stream_kind
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
@@ -43,8 +43,8 @@ class RunConfig:
     """Number of evaluations at equal distances, beside those after each task."""
     shortcut: float = 0.0
     """Share of each class's training images with a cue of the class; 0 for none."""
-    shortcut_size: float = Shortcut.size
-    shortcut_strength: float = Shortcut.strength
+    shortcut_size: float = ShortcutSettings.size
+    shortcut_strength: float = ShortcutSettings.strength
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
@@ -83,17 +83,17 @@ class RunConfig:
         for name in SHORTCUT:
             object.__setattr__(self, name, accepted(getattr(self, name), float))
         if self.shortcut == 0:  # there is nothing to paint: the same run
-            object.__setattr__(self, "shortcut_size", Shortcut.size)
-            object.__setattr__(self, "shortcut_strength", Shortcut.strength)
+            object.__setattr__(self, "shortcut_size", ShortcutSettings.size)
+            object.__setattr__(self, "shortcut_strength", ShortcutSettings.strength)
         self.cue()
         if not self.stream.announced:  # there is nothing to hide: the same run
             object.__setattr__(self, "hide_boundaries", False)
 
-    def cue(self) -> Shortcut | None:
+    def cue(self) -> ShortcutSettings | None:
         """Return the shortcut of the stream; None without one."""
         if self.shortcut == 0:
             return None
-        return Shortcut(self.shortcut, self.shortcut_size, self.shortcut_strength)
+        return ShortcutSettings(self.shortcut, self.shortcut_size, self.shortcut_strength)
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""

@@ -17,7 +17,7 @@ from onpro.randomness import derive_seed
 from onpro.streams.cues import Cues, choose_share, other_labels
 from onpro.streams.kinds import Disjoint
 from onpro.streams.registry import StreamKind
-from onpro.streams.shortcut import Shortcut
+from onpro.streams.shortcut import ShortcutSettings
 from onpro.streams.stream import Batch, State
 
 ClassOrder = Literal["natural", "random"] | Sequence[int]
@@ -61,7 +61,7 @@ class ClassIncremental:
         class_order: ClassOrder = "natural",
         hide_boundaries: bool = False,
         evaluations: int = 0,
-        shortcut: Shortcut | None = None,
+        shortcut: ShortcutSettings | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         count = len(data.classes)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
-from onpro.streams.shortcut import Shortcut
+from onpro.streams.shortcut import ShortcutSettings
 
 PALETTE = (
     (255, 245, 50),  # yellow
@@ -47,7 +47,7 @@ class Cues:
     @classmethod
     def of(
         cls,
-        shortcut: Shortcut,
+        shortcut: ShortcutSettings,
         task_classes: Sequence[Sequence[int]],
         image_shape: tuple[int, int, int],
         quadrant: int,

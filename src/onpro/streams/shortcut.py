@@ -9,7 +9,7 @@ from onpro.errors import UserError
 
 
 @dataclass(frozen=True)
-class Shortcut:
+class ShortcutSettings:
     """A coloured patch in a share of each class's training images.
 
     The cue of a class is its position within its task, so that every task uses the same cues, each
