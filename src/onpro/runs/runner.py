@@ -173,6 +173,7 @@ def make_stream(
         class_order=config.class_order,
         hide_boundaries=config.hide_boundaries,
         evaluations=config.evaluations,
+        shortcut=config.cue(),
         device=device,
     )
 
