@@ -37,6 +37,7 @@ OTHERS = [
         ("dvc-rot", ROTATED),
         ("er-kd", {}),
         ("er-kd-rot", ROTATED),
+        ("er-mkd", {}),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )

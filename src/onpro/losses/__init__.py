@@ -18,6 +18,7 @@ from onpro.losses.distillation import (
     binary_targets,
     feature_distance,
     known_logits_error,
+    softened_divergence,
     summed_binary_cross_entropy,
 )
 from onpro.losses.precision import MASKED_LOGIT
@@ -46,6 +47,7 @@ __all__ = [
     "pseudo_prototypical_loss",
     "replay_instance_loss",
     "slice_similarity",
+    "softened_divergence",
     "spread",
     "summed_binary_cross_entropy",
     "supervised_contrast",

@@ -12,6 +12,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     icarl,
     kd,
     mir,
+    mkd,
     ocm,
     onpro,
     pass_,
@@ -31,6 +32,7 @@ from onpro.methods.registry import (
     wrappers,
 )
 from onpro.methods.settings import OptimizerSettings, ReplaySettings, Settings, require
+from onpro.methods.wrapper import Wrapper
 
 __all__ = [
     "About",
@@ -42,6 +44,7 @@ __all__ = [
     "ReplaySettings",
     "Settings",
     "Terms",
+    "Wrapper",
     "data_values",
     "method",
     "methods",
