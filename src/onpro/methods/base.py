@@ -1,7 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -202,6 +202,11 @@ class Method(ABC, Generic[S]):
     def rehearse(self, stored: Batch) -> Terms:
         """Take one training step on stored images; the rules of `learn` hold."""
         raise NotImplementedError(f"{type(self).__name__} yields a rehearsal: define rehearse too")
+
+    @property
+    def learners(self) -> "Sequence[Method[Any]]":
+        """This method, and others that learn in its steps."""
+        return (self,)
 
     @property
     def is_current(self) -> bool:

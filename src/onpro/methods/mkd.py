@@ -67,7 +67,9 @@ class MKD(Wrapper[MKDSettings]):
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.average = MovingAverage(self.network, settings.teacher_rate)
+        rate = settings.teacher_rate
+        # So small at first that its outputs are nearly uniform (official code).
+        self.average = MovingAverage(self.network, rate, start=rate / (1 - rate))
         self.mean = MeanNetwork(self.network, self.average.network)
         self.harder = augment.build(
             settings.teacher_augmentation, context.normalise, fused=context.fused

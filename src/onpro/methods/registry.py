@@ -236,7 +236,7 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         for source in base.data.keys() | wrapping.data.keys()
     }
     _require_settings(both, values)
-    given = {"about": about, "settings_type": both}
+    given = {"about": about, "settings_type": both, "wrapped": base.cls}
     return Entry(type(name, (wrapper, base.cls), given), data, base.recipes, values)
 
 

@@ -12,36 +12,30 @@ from onpro.nn.teacher import widen
 
 
 class MovingAverage:
-    """A network whose weights follow those of another: θ′ ← (1 − α)·θ′ + α/(1 − α^k)·θ.
+    """A network whose weights follow those of others: θ′ ← (1 − α)·θ′ + α·θ.
 
-    It starts at α/(1 − α)·θ, so its first outputs are nearly uniform; k is a tenth of the number of
-    steps, at least 1. Only weights are averaged: it is in train mode and normalises by the statistics of
-    its batch, and its own running statistics move.
+    Only weights are averaged: it is in train mode and normalises by the statistics of its batch,
+    and its own running statistics move.
 
     Args:
-        network: The network to follow.
+        network: The network to copy.
         rate: α.
+        start: The share of the network's weights to start with.
     """
 
-    def __init__(self, network: Network, rate: float) -> None:
-        self.rate = rate
+    def __init__(self, network: Network, rate: float, *, start: float = 1.0) -> None:
+        self.rate, self.start = rate, start
         self.network = deepcopy(network).requires_grad_(False).train()
-        self.steps = torch.zeros((), device=network.classifier.weight.device)
-        torch._foreach_mul_(weights(self.network), self.first)
-
-    @property
-    def first(self) -> float:
-        """The share of the network's weights that the average starts with."""
-        return self.rate / (1 - self.rate)
+        torch._foreach_mul_(weights(self.network), start)
 
     @torch.no_grad()
-    def follow(self, network: Network) -> None:
-        """Move towards the network, after one of its steps."""
-        self.steps = self.steps + 1
-        corrected = 1 - self.rate ** (self.steps / 10).floor().clamp(min=1)
-        averaged, added = weights(self.network), self.rate / corrected
-        torch._foreach_mul_(averaged, 1 - self.rate)
-        torch._foreach_add_(averaged, list(torch._foreach_mul(weights(network), added)))
+    def follow(self, *networks: Network) -> None:
+        """Move towards the networks, or the mean of several, after a step."""
+        keep = 1 - self.rate
+        torch._foreach_mul_(weights(self.network), keep)
+        for network in networks:
+            share = self.rate / len(networks)
+            torch._foreach_add_(weights(self.network), weights(network), alpha=share)
 
     @torch.no_grad()
     def logits(self, images: Tensor) -> Tensor:
@@ -49,28 +43,25 @@ class MovingAverage:
         return self.network.logits(images)
 
     def grow(self, network: Network) -> None:
-        """Get the outputs that the network has got, as at the start."""
+        """Add the outputs that a network has more, as at the start."""
         known = self.network.classifier.out_features
         widen(self.network, network.classifier.out_features)
         self.renew(network, range(known, network.classifier.out_features))
 
     def renew(self, network: Network, outputs: Sequence[int]) -> None:
-        """Set some outputs to those of the network, as at the start."""
-        rows = list(outputs)
-        for own, new in zip(weights(self.network.classifier), weights(network.classifier)):
-            own[rows] = self.first * new[rows]
+        """Set some outputs to those of a network, as at the start."""
+        rows, head = list(outputs), weights(network.classifier)
+        for own, new in zip(weights(self.network.classifier), head, strict=True):
+            own[rows] = self.start * new[rows]
 
     def state_dict(self) -> dict[str, Any]:
-        """The averaged network and the number of steps."""
-        return {"network": self.network.state_dict(), "steps": self.steps.clone()}
+        """The averaged network."""
+        return {"network": self.network.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state; it may have more classes than this one."""
         widen(self.network, len(state["network"]["classifier.bias"]))
         self.network.load_state_dict(state["network"])
-        if (state["steps"].shape, state["steps"].dtype) != (self.steps.shape, self.steps.dtype):
-            raise ValueError("the state's number of steps is not a number")
-        self.steps = state["steps"].to(self.steps.device)
 
 
 class MeanNetwork:
@@ -95,6 +86,11 @@ class MeanNetwork:
         torch._foreach_lerp_(weights(self.network), weights(second), 0.5)
         for own, buffer in zip(self.network.buffers(), first.buffers(), strict=True):
             own.copy_(buffer)
+
+
+def move_towards(network: Network, other: Network, share: float) -> None:
+    """Move the weights of a network a share of the way to another's."""
+    torch._foreach_lerp_(weights(network), weights(other), share)
 
 
 def weights(module: nn.Module) -> list[Tensor]:
