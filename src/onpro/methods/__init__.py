@@ -7,6 +7,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     derpp,
     dvc,
     er,
+    erace,
     gdumb,
     gss,
     icarl,
@@ -15,6 +16,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     ocm,
     onpro,
     pass_,
+    pcr,
     rot,
     scr,
 )
