@@ -9,6 +9,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     er,
     erace,
     gdumb,
+    gsa,
     gss,
     icarl,
     kd,

@@ -29,7 +29,7 @@ class PCRSettings(ReplaySettings):
 
     augmentation: str = "scr"
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
-    crop, scr, dvc, or several joined by + (default from the official code)."""
+    crop, scr, dvc, gsa, mose, or several joined by + (default from the official code)."""
 
     optimizer: Literal["sgd", "adam"] = "adam"
     """What takes the steps: adam (default from MKD's port) or sgd (the official code)."""
