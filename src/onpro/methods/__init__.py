@@ -8,7 +8,9 @@ from onpro.methods import (  # noqa: F401 # registers them
     derpp,
     dvc,
     er,
+    erace,
     gdumb,
+    gsa,
     gss,
     gwm,
     icarl,
@@ -18,6 +20,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     ocm,
     onpro,
     pass_,
+    pcr,
     rot,
     scr,
 )

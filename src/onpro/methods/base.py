@@ -150,7 +150,7 @@ class Method(ABC, Generic[S]):
         classes: int | None = None,
         seed: int | None = None,
         kind: type[N] = Network,  # type: ignore[assignment] # a default of a generic argument
-        **heads: int,
+        **heads: Any,
     ) -> N:
         """A network on the run's device, initialised from the run's seed or the one given.
 
@@ -317,7 +317,7 @@ class Method(ABC, Generic[S]):
 
     def classes_in(self, state: Mapping[str, Any]) -> int:
         """Number of classes a saved state has room for."""
-        return len(state["network"]["classifier.bias"]) // self.network.outputs_per_class
+        return len(state["network"]["classifier.weight"]) // self.network.outputs_per_class
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""

@@ -32,8 +32,8 @@ class Settings:
     (default from the paper)."""
 
     augmentation: str = "ocm"
-    """How training images are augmented: none, ocm, crop, scr, dvc, or several joined by + (default
-    from the paper: resized crop, flip, gray)."""
+    """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
+    + (default from the paper: resized crop, flip, gray)."""
 
     def check(self) -> None:
         """Refuse values that cannot work; called before anything is built.
@@ -101,6 +101,41 @@ class OptimizerSettings(Settings):
             kind = AdamW if self.optimizer == "adamw" else Adam
             return kind(parameters, rate, weight_decay=decay, fused=True)
         return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
+
+
+@dataclass(frozen=True)
+class AdamSettings(Settings):
+    """Settings of a method that replays stored images and trains with Adam."""
+
+    learning_rate: float = 1e-3
+    """Learning rate of Adam (default from the paper)."""
+
+    weight_decay: float = 1e-4
+    """Weight decay of Adam, added to the gradient (default from the paper)."""
+
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Betas of Adam (default from the official code)."""
+
+    replay_batch: int = 64
+    """Number of stored images replayed with each batch (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_above(0, "learning_rate")
+        self.require_at_least(0, "weight_decay")
+        self.require_at_least(1, "replay_batch")
+        require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
+
+    def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam:
+        """Adam, whose step is one fused kernel."""
+        return Adam(
+            parameters,
+            self.learning_rate,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
 
 
 @dataclass(frozen=True)

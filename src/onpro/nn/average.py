@@ -60,7 +60,7 @@ class MovingAverage:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state; it may have more classes than this one."""
-        widen(self.network, len(state["network"]["classifier.bias"]))
+        widen(self.network, len(state["network"]["classifier.weight"]))
         self.network.load_state_dict(state["network"])
 
 

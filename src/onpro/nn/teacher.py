@@ -78,7 +78,7 @@ class Teacher:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state; it may have more classes than this one."""
-        widen(self.network, len(state["network"]["classifier.bias"]))
+        widen(self.network, len(state["network"]["classifier.weight"]))
         self.network.load_state_dict(state["network"])
         known, in_use = state["known"], state["in_use"]
         if (known.shape, known.dtype, type(in_use)) != ((self.classes,), torch.bool, bool):
