@@ -97,7 +97,7 @@ def test_the_average_gets_no_gradient() -> None:
 
 @pytest.mark.parametrize("base", ["er", "onpro"])
 def test_a_loss_of_its_own_stays(base: str) -> None:
-    changes = {} if base == "er" else {"projection": 16, "rotations": 4}
+    changes: dict[str, Any] = {} if base == "er" else {"projection": 16, "rotations": 4}
     learned = learner(f"{base}-mkd", **changes)
     train = stepper(learned)
     terms: dict[str, Tensor] = {}

@@ -12,7 +12,7 @@ from onpro.errors import UserError
 from onpro.methods import method, settings_for
 from tests.methods.learners import batches, learner, refused, stepper
 
-QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
+QUICK: dict[str, Any] = {"optimizer": "adam", "learning_rate": 5e-3}
 
 
 def trained(name: str, steps: int = 6, **changes: Any) -> tuple[Any, dict[str, Tensor]]:
@@ -30,6 +30,19 @@ def taught(own: Tensor, other: Tensor) -> Tensor:
     return 16 * kl_div((own / 4).log_softmax(1), (other / 4).softmax(1), reduction="batchmean")
 
 
+def noted(learned: Any, name: str) -> list[Any]:
+    """A list to which everything that a function of the method returns is added from now on."""
+    results: list[Any] = []
+    function = getattr(learned, name)
+
+    def call(*arguments: Any) -> Any:
+        results.append(function(*arguments))
+        return results[-1]
+
+    setattr(learned, name, call)
+    return results
+
+
 @pytest.mark.parametrize("peers", [1, 2])
 def test_the_loss_of_a_chain(peers: int) -> None:
     learned = learner("er-ccldc", peers=peers, chain_ce_weight=0.3, chain_weight=1.7, **QUICK)
@@ -37,20 +50,16 @@ def test_the_loss_of_a_chain(peers: int) -> None:
     train = stepper(learned)
     assert train.step(first) == {}  # nothing is stored yet
     networks = [deepcopy(each.network) for each in learned.learners]
-    seen: list[Any] = []
-    views = learned.views
-    learned.views = lambda images: seen.append(views(images)) or seen[-1]
-    labels: list[Any] = []
-    shown = learned.shown
-    learned.shown = lambda *samples: labels.append(shown(*samples)) or labels[-1]
+    views, shown = noted(learned, "views"), noted(learned, "shown")
     terms = train.step(second)
-    x, y = seen[0], labels[0].first
+    x, y = views[0], shown[0].first
     assert len(y) == 20
     # The method's own cross-entropy comes first; it moves running statistics, not the logits.
     logits = [[network.logits(view) for view in x] for network in networks]
     for prefix, own, other in zip(("", "peer_"), logits, logits[::-1], strict=False):
         ce = 0.3 * torch.stack([cross_entropy(view, y) for view in own]).sum()
-        chain = 1.7 * sum(taught(own[s], other[min(s + 1, 3)]) for s in range(4))
+        pairs = zip(own, [*other[1:], other[3]], strict=True)
+        chain = 1.7 * torch.stack([taught(*pair) for pair in pairs]).sum()
         assert torch.allclose(terms[f"{prefix}chain_ce"], ce, rtol=1e-3)
         assert torch.allclose(terms[f"{prefix}chain"], chain, rtol=1e-2, atol=1e-4)
     assert ("peer_ce" in terms) == (peers == 2)

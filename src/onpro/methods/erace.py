@@ -90,7 +90,7 @@ class ERACE(Method[ERACESettings]):
         New images do not compete with classes that were met before and are not in the batch, so
         that they do not push the features of these away.
         """
-        self.known.meet(new.labels)
+        self.known.meet(new.labels // self.network.outputs_per_class)
         competing = outputs_of(~self.known.seen, self.network.outputs_per_class, new.labels)
         views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
         of_new, *of_old = self.network.logits_each(*views)
