@@ -1,6 +1,6 @@
 """Two learners on one stream and one memory that teach each other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,6 +15,9 @@ from onpro.methods.parts.apf import Mixture
 from onpro.methods.wrapper import Wrapper
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
+
+SHARED = ("progress", "memory")
+"""What a peer has no state of its own of."""
 
 PEER = "peer_"
 """Begins the names of the peer's terms."""
@@ -138,6 +141,23 @@ class Peers(Wrapper[S]):
         super().forget(label)
         for peer in self.learners[1:]:
             peer.forget(label)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes; the progress is the same for both, the peer stores nothing."""
+        state = super().state_dict()
+        if self.peer is not None:
+            state["peer"] = {
+                name: part for name, part in state["peer"].items() if name not in SHARED
+            }
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        if self.peer is not None:
+            own = {name: getattr(self.peer, name).state_dict() for name in SHARED}
+            own["progress"] = state["progress"]
+            state = {**state, "peer": {**state["peer"], **own}}
+        super().load_state_dict(state)
 
 
 def of_each(terms: Sequence[Terms]) -> Terms:
