@@ -199,12 +199,11 @@ def test_a_worker_that_is_killed_ends_the_run_with_a_sentence(
 def test_a_worker_that_cannot_be_started(
     images: Numbered, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    working = workers.Popen
-
     def refused(*given: Any, **options: Any) -> "subprocess.Popen[bytes]":
         if started:
             raise BlockingIOError(11, "Resource temporarily unavailable")
-        return working(*given, **options)
+        started.append(subprocess.Popen(*given, **options))
+        return started[-1]
 
     monkeypatch.setattr(workers, "Popen", refused)
     with pytest.raises(UserError, match=r"can be started \(Resource temporarily unavailable\)"):

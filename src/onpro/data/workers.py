@@ -380,7 +380,11 @@ def main() -> None:
         elif isinstance(task, int):
             del mapped[task]
         else:
-            pipe.send(_carry_out(task, mapped[task.frames], turn))
+            error = _carry_out(task, mapped[task.frames], turn)
+            try:
+                pipe.send(error)
+            except OSError:  # the main process has ended
+                return
 
 
 def _receive(pipe: Connection, received: "SimpleQueue[_Task | _Frames | int]") -> None:
