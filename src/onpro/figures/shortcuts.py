@@ -68,7 +68,13 @@ def shortcut(experiments: Sequence[Experiment], options: Options) -> "Figure":
         for text in axes.get_yticklabels():
             text.set_parse_math(False)
         axes.set_ylim(len(cued) - 0.5, -0.5)
+        if "reliance" not in measures:  # shares: intervals may go further
+            axes.set_xlim(-3, 103)
+        handles, labels = axes.get_legend_handles_labels()
+        by_label = dict(sorted(zip(labels, handles, strict=True)))
         axes.legend(
+            by_label.values(),
+            by_label.keys(),
             loc="upper center",
             bbox_to_anchor=(0.5, -0.12 if stacked else -0.13),
             frameon=False,

@@ -129,7 +129,7 @@ class ClassIncremental:
         self.cues: Cues | None = None
         """Paints the cues of the shortcut; None without one."""
         if shortcut:
-            _require_cues_of_tasks(kind, self.task_classes, times, task_of[train_labels])
+            _require_cues_of_tasks(kind, self.task_classes)
             random_cues = _generator("shortcut", seed)
             quadrant = int(torch.randint(4, (), generator=random_cues))
             cues = Cues.of(shortcut, self.task_classes, self.image_shape, quadrant)
@@ -213,14 +213,12 @@ class ClassIncremental:
         }
 
 
-def _require_cues_of_tasks(
-    kind: StreamKind, task_classes: Sequence[Sequence[int]], times: Tensor, task_of_image: Tensor
-) -> None:
+def _require_cues_of_tasks(kind: StreamKind, task_classes: Sequence[Sequence[int]]) -> None:
     """Refuse a shortcut in streams where a cue would not tell the classes of a task apart."""
-    if not kind.has_tasks or bool(((times.floor() != task_of_image) & ~times.isnan()).any()):
+    if not kind.separates_classes:
         raise UserError(
-            f"a shortcut needs a stream in which each class arrives in one task, such as disjoint "
-            f"or long-tail, not {kind}."
+            "a shortcut needs a stream in which each class arrives in one task, such as disjoint "
+            f"or long-tail, not {kind.name}."
         )
     for task, labels in enumerate(task_classes):
         if len(labels) < 2:
