@@ -14,6 +14,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     icarl,
     kd,
     mir,
+    mose,
     ocm,
     onpro,
     pass_,

@@ -88,7 +88,7 @@ class GSA(Method[GSASettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
         self.known = KnownClasses(self.network.classes, context.device)
-        outputs = self.network.classifier.out_features
+        outputs: int = self.network.classifier.out_features
         self.sums = torch.zeros(3, outputs, dtype=torch.float64, device=context.device)
         """Of each output, over the whole stream: number of images of its class, their
         probabilities of it, and those of all other images."""
