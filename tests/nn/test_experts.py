@@ -51,7 +51,9 @@ def test_experts_have_as_many_features_as_the_last_stage(name: str, experts: int
     torch.testing.assert_close(features.chunk(experts, dim=1)[-1], trunk(images))
     maps = trunk.stages(images)
     assert tuple(x.shape[1] for x in maps) == trunk.stage_widths
-    assert [len(list(branch.children())) for branch in encoder.branches] == list(range(experts - 1, 0, -1))
+    assert [len(list(branch.children())) for branch in encoder.branches] == list(
+        range(experts - 1, 0, -1)
+    )
     gated = encoder.gates[0](maps[0]) * maps[0]
     first = encoder.branches[0](gated).mean((2, 3))
     torch.testing.assert_close(features.chunk(experts, dim=1)[0], first)

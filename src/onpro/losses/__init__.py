@@ -20,6 +20,8 @@ from onpro.losses.distillation import (
     binary_targets,
     feature_distance,
     known_logits_error,
+    label_logits_error,
+    relation_cross_entropy,
     summed_binary_cross_entropy,
 )
 from onpro.losses.precision import MASKED_LOGIT
@@ -40,6 +42,7 @@ __all__ = [
     "feature_distance",
     "gradient_magnitude",
     "known_logits_error",
+    "label_logits_error",
     "marginal_entropy_loss",
     "masked_cross_entropy",
     "mixup_cross_entropy",
@@ -48,6 +51,7 @@ __all__ = [
     "prototype_contrast",
     "proxy_contrast",
     "pseudo_prototypical_loss",
+    "relation_cross_entropy",
     "replay_instance_loss",
     "slice_similarity",
     "spread",

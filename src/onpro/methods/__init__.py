@@ -11,6 +11,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     gdumb,
     gsa,
     gss,
+    hpcr,
     icarl,
     kd,
     mir,
