@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from onpro.losses import NO_CLASS, masked_cross_entropy
 from onpro.losses.precision import MASKED_LOGIT
@@ -188,5 +188,5 @@ def probability_sums(logits: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
     """
     counted = (labels != NO_CLASS)[:, None].double()
     probability = logits.masked_fill(~seen, MASKED_LOGIT).double().softmax(dim=1) * counted
-    own = one_hot(labels.clamp(min=0), logits.shape[1]) * counted
+    own = (labels[:, None] == torch.arange(logits.shape[1], device=labels.device)).double()
     return torch.stack([own, probability * own, probability * (1 - own)]).sum(dim=1)
