@@ -20,7 +20,7 @@ class Noted(GSA):
     """GSA that notes the sets of each step, and the network before it."""
 
     def terms(self, new: Labelled, mixed: Labelled) -> Terms:
-        self.sets = new, mixed  # type: ignore[attr-defined]
+        self.sets = new, mixed
         self.before = deepcopy(self.network)
         return super().terms(new, mixed)
 

@@ -4,6 +4,7 @@ Lin et al., "PCR: Proxy-based Contrastive Replay for Online Class-Incremental Co
 CVPR 2023.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,6 +100,11 @@ class PCR(Method[PCRSettings]):
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """Logits of the classes seen so far, −∞ for others, whose proxies are random."""
-        logits = super().eval_scores(images)
-        unseen = [k for k in range(self.network.classes) if k not in self.progress.seen]
-        return logits.index_fill(1, torch.tensor(unseen, device=logits.device).long(), -torch.inf)
+        return seen_only(super().eval_scores(images), self.progress.seen)
+
+
+def seen_only(logits: Tensor, seen: Collection[int]) -> Tensor:
+    """Logits (n, classes) with −∞ for classes that have not been seen; a host–device sync."""
+    unseen = [label for label in range(logits.shape[1]) if label not in seen]
+    index = torch.tensor(unseen, dtype=torch.int64, device=logits.device)
+    return logits.index_fill(1, index, -torch.inf)
