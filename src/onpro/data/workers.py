@@ -2,7 +2,7 @@
 
 Threads do not scale to many cores, because they wait for each other's memory allocations. The
 workers import neither torch nor the main script, so that each starts in a fraction of a second and
-takes about 40 MB; those of torch's `DataLoader` do one or the other, or are forked from a process
+takes about 46 MB; those of torch's `DataLoader` do one or the other, or are forked from a process
 that uses a GPU. They work for all splits of a process, share a batch between them, and live as
 long as batches are being read.
 
