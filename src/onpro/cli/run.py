@@ -209,7 +209,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
         for wrapper, added in wrapper_outlines().items():
-            if first.recipe.startswith(wrapper) or first.recipe in added.about["title"].split():
+            if first.recipe.startswith(wrapper) or added.about["title"].startswith(first.recipe):
                 _suggest_wrapped(name, wrapper, f"recipe '{first.recipe}'")
     with importing():
         from onpro.methods import settings_for

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
 from onpro.figures.arrivals import stream
+from onpro.figures.contents import memory
 from onpro.figures.costs import compute, time
 from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.gradcam import attention
@@ -16,6 +17,7 @@ from onpro.figures.matrices import confusion, matrix
 from onpro.figures.projections import features
 from onpro.figures.settings import replay, sweep
 from onpro.figures.shortcuts import shortcut
+from onpro.figures.similarities import prototypes
 from onpro.figures.style import Options
 from onpro.runs.files import save
 from onpro.streams import ClassIncremental
@@ -29,7 +31,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (
         *(accuracy, attention, compute, confusion, features, forgetting),
-        *(matrix, replay, shortcut, sweep, time),
+        *(matrix, memory, prototypes, replay, shortcut, sweep, time),
     )
 }
 """Figures of experiments; `stream` is drawn from streams."""

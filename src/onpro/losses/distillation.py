@@ -1,8 +1,8 @@
-"""Losses that keep a network close to the previous one: terms of iCaRL, OCM and PASS."""
+"""Losses that keep a network close to the previous one: terms of iCaRL, OCM, PASS and MKD."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, kl_div
 
 from onpro.losses.precision import float32
 
@@ -36,6 +36,23 @@ def feature_distance(features: Tensor, old: Tensor) -> Tensor:
     """
     distance: Tensor = torch.linalg.vector_norm(features - old)
     return distance
+
+
+@float32
+def softened_divergence(logits: Tensor, taught: Tensor, temperature: float = 4.0) -> Tensor:
+    """τ²·KL(softmax(o′/τ) ‖ softmax(o/τ)), mean over images: distillation of logits.
+
+    Args:
+        logits: (n, classes) logits o.
+        taught: (n, classes) logits o′ of the teacher, which get no gradient.
+        temperature: τ.
+
+    Returns:
+        The scalar loss.
+    """
+    targets = (taught.detach() / temperature).log_softmax(dim=1)
+    own = (logits / temperature).log_softmax(dim=1)
+    return temperature**2 * kl_div(own, targets, reduction="batchmean", log_target=True)
 
 
 def binary_targets(

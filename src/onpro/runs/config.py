@@ -23,6 +23,9 @@ from onpro.validation import accepted, described, fits
 KeptModel = Literal["none", "network", "memory"]
 """Nothing; the network and whatever else predictions need; the images of the memory too."""
 
+ProbeName = Literal["none", "prototypes"]
+"""What a run measures while it trains; see `onpro.runs.probes`."""
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -58,6 +61,11 @@ class RunConfig:
     engine: Literal["auto"] | Engine = "auto"
     model: KeptModel = "none"
     """What is kept of the trained model."""
+    task_networks: bool = False
+    """Whether the network after each task is kept too."""
+    probe: ProbeName = "none"
+    probe_every: int = 10
+    """Number of steps between two measurements of the probe."""
     method_file: MethodFile | None = field(init=False)
     """Where the method comes from, if it is a file of the user's own."""
 
@@ -80,6 +88,8 @@ class RunConfig:
             raise UserError(
                 f"the number of evaluations must be at least 0, not {self.evaluations}."
             )
+        if self.probe_every < 1:
+            raise UserError(f"the probe measures every 1 or more steps, not {self.probe_every}.")
         for name in SHORTCUT:
             object.__setattr__(self, name, accepted(getattr(self, name), float))
         if self.shortcut == 0:  # there is nothing to paint: the same run
@@ -197,7 +207,10 @@ def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
     return RunConfig(**values | {"settings": settings})
 
 
-PLACE = {"data_dir", "device", "engine", "model"}
+KEEPING = {"model", "task_networks", "probe", "probe_every"}
+"""Fields that say what a run leaves behind; `config.json` has those that are not the defaults."""
+
+PLACE = {"data_dir", "device", "engine", *KEEPING}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
 SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")

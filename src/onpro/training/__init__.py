@@ -5,7 +5,14 @@ from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
 from onpro.training.evaluation import CueRates, accuracies, confusion_matrix
 from onpro.training.metrics import CueMetrics, CurvePoint, Metrics, anytime_accuracy
-from onpro.training.trainer import Checkpointer, EvaluationEvent, Listener, StepEvent, Trainer
+from onpro.training.trainer import (
+    Checkpointer,
+    EvaluationEvent,
+    Listener,
+    Probe,
+    StepEvent,
+    Trainer,
+)
 
 __all__ = [
     "CheckpointWriter",
@@ -18,6 +25,7 @@ __all__ = [
     "EvaluationEvent",
     "Listener",
     "Metrics",
+    "Probe",
     "StepEvent",
     "Stopped",
     "Trainer",

@@ -96,6 +96,13 @@ def accuracies(confusion: Tensor, task_classes: Sequence[Collection[int]]) -> li
     return [accuracy_on(confusion, labels) for labels in task_classes]
 
 
+def class_accuracies(confusion: Tensor) -> list[float | None]:
+    """Return the accuracy in percent on each class, to 2 digits; None if it has no test image."""
+    images = confusion.sum(dim=1).tolist()
+    right = confusion.diagonal().tolist()
+    return [round(100 * r / n, 2) if n else None for r, n in zip(right, images, strict=True)]
+
+
 def accuracy_on(confusion: Tensor, labels: Collection[int]) -> float:
     """Return the accuracy in percent on the test images of some classes; 0 if they have none."""
     rows = torch.tensor(sorted(labels))
