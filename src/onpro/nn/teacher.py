@@ -65,8 +65,9 @@ class Teacher:
         """
         if label < self.classes:
             self.known[label] = False
-            for parameter in self.network.classifier.parameters():
-                parameter[list(outputs)] = 0
+            for classifier in self.network.classifiers():
+                for parameter in classifier.parameters():
+                    parameter[list(outputs)] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The copy, and whether it is in use."""
@@ -86,7 +87,8 @@ class Teacher:
         self.known, self.in_use = known.to(self.known.device), in_use
 
     def _widen(self, outputs: int) -> None:
-        """Give the classifier as many outputs; the new ones are overwritten next."""
-        classifier, generator = self.network.classifier, torch.Generator(self.known.device)
-        classifier.grow(max(outputs, classifier.out_features), generator=generator)
+        """Give every classifier as many outputs; the new ones are overwritten next."""
+        generator = torch.Generator(self.known.device)
+        for classifier in self.network.classifiers():
+            classifier.grow(max(outputs, classifier.out_features), generator=generator)
         self.network.requires_grad_(False)
