@@ -22,7 +22,7 @@ OFFERED: dict[str, list[str]] = {
     "run er --data ci": ["cifar10", "cifar100"],
     "run er --data = cifar100": ["cifar100"],
     "run --data fol": ["folder:"],
-    "run er --no-mo": ["--no-model"],
+    "run er --keep-mo": ["--keep-model"],
     "run onpro --recipe ": list(recipes("onpro")),
     "run er --on ": ["local", "ray", "slurm"],
     "run er-rot --rota": ["--rotations"],

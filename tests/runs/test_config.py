@@ -12,7 +12,7 @@ from onpro.methods import settings_for
 from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
 from onpro.runs import RunConfig, read_config
-from onpro.runs.config import digest
+from onpro.runs.config import KEEPING, digest
 from onpro.runs.files import write_json
 from onpro.runs.result import describe
 from onpro.streams import Blurry
@@ -28,6 +28,7 @@ OTHERS: dict[str, Any] = {
     "stream": Blurry(),
     "hide_boundaries": True,
     "evaluations": 20,
+    "shortcut": 0.9,
     "tasks": 2,
     "batch_size": 5,
     "class_order": "random",
@@ -64,8 +65,9 @@ def test_any_other_value_has_another_hash(field: str) -> None:
 
 def test_every_field_is_in_the_hash_but_the_seed_the_recipe_and_the_place() -> None:
     known = {field.name for field in fields(RunConfig)}
-    elsewhere = {"seed", "recipe", "data_dir", "device", "engine", "model", "method_file"}
-    assert known - set(OTHERS) == elsewhere
+    elsewhere = {"seed", "recipe", "data_dir", "device", "engine", "method_file"} | KEEPING
+    only_with_cues = {"shortcut_size", "shortcut_strength"}  # tests/runs/test_shortcut.py
+    assert known - set(OTHERS) == elsewhere | only_with_cues
 
 
 @pytest.mark.parametrize("folder", sorted(RESULTS.glob("onpro-*")), ids=lambda folder: folder.name)

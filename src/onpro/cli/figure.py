@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from onpro.cli.parsing import parse
+from onpro.cli.parsing import parse, whole_numbers
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
 from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
@@ -29,7 +29,7 @@ class FigureOptions:
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
     """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
-    replay, stream, sweep or time; see --list."""
+    memory, prototypes, replay, shortcut, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, or folders that contain run folders at any depth; stream needs none."""
@@ -45,11 +45,16 @@ class FigureOptions:
     """Width for a column (3.35 inches) or a page (6.9 inches) of a paper."""
 
     x: str = ""
-    """Horizontal axis of sweep (a setting) or compute (seconds or images), or how features are
-    projected (tsne or pca)."""
+    """Horizontal axis of sweep (a setting) or compute (seconds or images), how features are
+    projected (tsne or pca), or which maps attention is drawn on (last or fine)."""
 
     measure: str = "accuracy"
-    """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last or seconds."""
+    """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last, seconds, or one of
+    a shortcut, such as reliance."""
+
+    after: str = ""
+    """Of features: comma-separated tasks after which to show them, of runs with --keep-model tasks.
+    (default: the last)"""
 
     stream: str = "disjoint"
     """Of a stream without a run: a name that `onpro streams` lists, whose settings are further
@@ -100,7 +105,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.name and options.name not in known:
         raise unknown("figure", options.name, known)
     path = _file(options.out or Path(), options.name)
-    chosen = Options(options.width, options.x, options.measure, options.data_dir)
+    after = tuple(whole_numbers("after", options.after)) if options.after else ()
+    chosen = Options(options.width, options.x, options.measure, options.data_dir, after)
     if options.name == "stream":
         configs = _configs_of(options.runs, options.data_dir)
         streams = _streams(configs or [_config(options, stream_of(parsed, kind))])

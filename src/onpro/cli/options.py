@@ -40,19 +40,28 @@ class ComputeOptions:
     data_dir: Path | None = None
     """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
 
-    model: bool = True
-    """Keep the trained model in the run folder, for onpro predict and OnlineClassifier.from_run."""
+    keep_model: Literal["no", "end", "tasks"] = "end"
+    """Keep the trained model in the run folder, for onpro predict, OnlineClassifier.from_run and
+    figures: not at all, at the end, or also the network after each task. --model and --no-model
+    are short for end and no."""
 
     keep_memory: bool = False
     """Keep the images of the memory with the model, so that learning can go on exactly."""
 
+    probe: Literal["none", "prototypes"] = "none"
+    """What to measure while training, without any effect on it: the similarity of online and global
+    prototypes, for onpro figure prototypes."""
+
+    probe_every: int = 10
+    """Number of steps between two measurements of the probe."""
+
     def kept_model(self) -> "KeptModel":
         """Return what to keep of a trained model."""
-        if self.keep_memory and not self.model:
+        if self.keep_memory and self.keep_model == "no":
             raise UserError(
-                "--keep-memory keeps images with the model: keep that too, with --model."
+                "--keep-memory keeps images with the model: keep that too, with --keep-model end."
             )
-        return "memory" if self.keep_memory else "network" if self.model else "none"
+        return "memory" if self.keep_memory else "none" if self.keep_model == "no" else "network"
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class ExecutionOptions:
 class ManyComputeOptions(ComputeOptions):
     """How the runs of a table or sweep compute, and what they keep."""
 
-    model: bool = False
+    keep_model: Literal["no", "end", "tasks"] = "no"
 
 
 @dataclass(frozen=True)
@@ -171,8 +180,9 @@ class ManyOptions:
     """How the table is printed; with --dry-run, all but text have a line for each experiment."""
 
     measures: str = ""
-    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last or
-    seconds (default: those of the paper's table, or accuracy and forgetting)."""
+    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last,
+    seconds, or those of a shortcut, such as reliance and following (default: those of the paper's
+    table, or accuracy and forgetting)."""
 
     compare: bool = False
     """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with

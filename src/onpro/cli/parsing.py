@@ -29,6 +29,9 @@ LONGEST_SHOWN = 200
 ALONE = "options"
 """Name of the only group of options."""
 
+SHORT_FORMS = {"--model": ("--keep-model", "end"), "--no-model": ("--keep-model", "no")}
+"""Short forms of an option's values."""
+
 CHECKPOINT_EVERY = 30.0
 """Default of an option: `onpro.training.checkpoint` has it too, but imports torch."""
 
@@ -57,6 +60,8 @@ def parse(
         default: Defaults, instead of those of the dataclasses.
         given_by: What gives those of `default` that differ from the dataclasses' own.
     """
+    if "--keep-model" in option_types(kind):
+        arguments = [word for given in arguments for word in SHORT_FORMS.get(given, (given,))]
     _check_names(kind, arguments)
     groups = _groups(kind)
     values = {name: _values(getattr(default, name)) if default else {} for name in groups}

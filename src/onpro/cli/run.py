@@ -13,7 +13,13 @@ from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import parse, require_path
 from onpro.cli.signals import importing
-from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
+from onpro.cli.stream_options import (
+    ShortcutOptions,
+    check_stream_options,
+    chosen_kind,
+    command_with,
+    stream_of,
+)
 from onpro.errors import UserError
 from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
@@ -77,7 +83,12 @@ class RunOptions:
     """Start over even if this very run is already finished or interrupted in OUT."""
 
 
-GROUPS = {"run": RunOptions, "compute": ComputeOptions, "execution": ExecutionOptions}
+GROUPS = {
+    "run": RunOptions,
+    "shortcut": ShortcutOptions,
+    "compute": ComputeOptions,
+    "execution": ExecutionOptions,
+}
 """Options of every method, in the order of the help."""
 
 
@@ -119,6 +130,7 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.methods import data_values, recipes
         from onpro.runs import RunConfig, require_writable
 
+    command.shortcut.check()
     require_seeds(options.seeds)
     execution.check()
     require_writable(options.out)
@@ -143,6 +155,7 @@ def main(arguments: Sequence[str]) -> int:
                 stream=stream_of(command, kind),
                 hide_boundaries=options.hide_boundaries,
                 evaluations=options.evaluations,
+                **vars(command.shortcut),
                 tasks=options.tasks,
                 batch_size=options.batch_size,
                 class_order=options.class_order,
@@ -196,7 +209,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
         for wrapper, added in wrapper_outlines().items():
-            if first.recipe.startswith(wrapper) or first.recipe in added.about["title"].split():
+            if first.recipe.startswith(wrapper) or added.about["title"].startswith(first.recipe):
                 _suggest_wrapped(name, wrapper, f"recipe '{first.recipe}'")
     with importing():
         from onpro.methods import settings_for

@@ -104,6 +104,9 @@ def place_of(executor: Executor, options: ComputeOptions, on: str) -> Place:
         precision=precision,
         data_dir=options.data_dir and options.data_dir.expanduser().absolute(),
         model=options.kept_model(),
+        task_networks=options.keep_model == "tasks",
+        probe=options.probe,
+        probe_every=options.probe_every,
         engine=options.engine,
         deterministic=options.deterministic and device == "cuda",
     )

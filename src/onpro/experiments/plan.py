@@ -11,7 +11,7 @@ from onpro.experiments.experiment import Experiment, PlannedRun, Setup
 from onpro.experiments.grouping import described
 from onpro.methods import settings_for
 from onpro.nn import Precision
-from onpro.runs.config import KeptModel, RunConfig
+from onpro.runs.config import KeptModel, ProbeName, RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.runner import finished, finished_by_identity
 from onpro.training.device import DeviceName
@@ -26,6 +26,9 @@ class Place:
     precision: Precision = "fp32"
     data_dir: Path | None = None
     model: KeptModel = "none"
+    task_networks: bool = False
+    probe: ProbeName = "none"
+    probe_every: int = 10
     engine: Literal["auto"] | Engine = "auto"
     deterministic: bool = False
 
@@ -101,12 +104,7 @@ def configurations(setup: Setup, place: Place) -> Iterator[RunConfig]:
             memory=setup.memory,
             seed=seed,
             recipe=setup.recipe,
-            precision=place.precision,
-            data_dir=place.data_dir,
-            device=place.device,
-            model=place.model,
-            engine=place.engine,
-            deterministic=place.deterministic,
+            **vars(place),
             **dict(setup.stream),
         )
 

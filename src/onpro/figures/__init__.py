@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
 from onpro.figures.arrivals import stream
+from onpro.figures.contents import memory
 from onpro.figures.costs import compute, time
 from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.gradcam import attention
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.projections import features
 from onpro.figures.settings import replay, sweep
+from onpro.figures.shortcuts import shortcut
+from onpro.figures.similarities import prototypes
 from onpro.figures.style import Options
 from onpro.runs.files import save
 from onpro.streams import ClassIncremental
@@ -28,7 +31,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (
         *(accuracy, attention, compute, confusion, features, forgetting),
-        *(matrix, replay, sweep, time),
+        *(matrix, memory, prototypes, replay, shortcut, sweep, time),
     )
 }
 """Figures of experiments; `stream` is drawn from streams."""
@@ -43,6 +46,18 @@ def draw(
     _save(lambda: FIGURES[name](experiments, options or Options()), path)
 
 
+def rendered(
+    name: str,
+    experiments: Sequence[Experiment],
+    format: str,
+    options: Options | None = None,
+    *,
+    dpi: int = 200,
+) -> bytes:
+    """Return the figure of a name as the content of a file."""
+    return _rendered(lambda: FIGURES[name](experiments, options or Options()), format, dpi)
+
+
 def draw_streams(
     streams: Mapping[str, ClassIncremental], path: Path, options: Options | None = None
 ) -> None:
@@ -51,12 +66,16 @@ def draw_streams(
 
 
 def _save(drawing: "Callable[[], Figure]", path: Path) -> None:
+    try:
+        content = _rendered(drawing, path.suffix.removeprefix(".").lower())
+    except ValueError as error:  # matplotlib does not know the ending
+        raise UserError(f"cannot save a figure as {path}: {error}.") from None
+    save(path, content)
+
+
+def _rendered(drawing: "Callable[[], Figure]", format: str, dpi: int = 200) -> bytes:
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
-        figure = drawing()
-        try:
-            figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=200)
-        except ValueError as error:  # matplotlib does not know the ending
-            raise UserError(f"cannot save a figure as {path}: {error}.") from None
-    save(path, drawn.getvalue())
+        drawing().savefig(drawn, format=format, dpi=dpi)
+    return drawn.getvalue()

@@ -9,12 +9,15 @@ from torch.nn.functional import interpolate
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
-from onpro.figures.models import KeptModel, load_model
+from onpro.figures.models import KeptModel, load_models
 from onpro.figures.style import INK, Options, blank, names_of, wrapped
+from onpro.methods.registry import AnyMethod
 from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MAPS = ("last", "fine")
 
 MOST_TASKS = 5
 """Largest number of rows; of more tasks, some at equal distances."""
@@ -24,59 +27,73 @@ CANDIDATES = 50
 
 
 def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
-    """Where networks look: GradCAM++ on test images, a row for each task (Figs. 1, A1).
+    """Where networks look: GradCAM++ on test images (Figs. 1, A1; `--x last|fine`).
 
-    The image of a task is its first test image that most of the networks classify correctly; the
-    map is that of the predicted class, and a frame marks a wrong prediction.
+    A row for each task, a column for each network. All networks are shown the same image of a task:
+    of its first 50 test images, the one that most of them classify correctly, the first of several.
+    The map is that of the predicted class, on the last feature maps or on the last of twice their
+    resolution (`fine`); an orange frame marks a wrong prediction.
     """
+    maps = options.x or "last"
+    if maps not in MAPS:
+        raise UserError(f"attention is drawn on the {' or '.join(MAPS)} maps, not '{maps}'.")
     names, _ = names_of(experiments)
-    models = [load_model(one, options.data_dir) for one in experiments]
+    models = [model for (model,) in load_models(experiments, options.data_dir)]
     for model, one in zip(models, experiments, strict=True):
         if model.method.predicts_from_memory:
             raise UserError(f"{one} predicts from its memory and has no class score to explain.")
-        if model.classes != models[0].classes:
+        if model.stream.classes != models[0].stream.classes:
             raise UserError("these runs have other classes, or another order of classes.")
-    tasks = _shown(len(models[0].task_classes))
+    tasks = _shown(models[0].learned)
     columns = 1 + len(models)
-    side = options.inches / columns
-    figure = blank(options, side * len(tasks) + 0.5)
+    side = (options.inches - 0.05 * options.font) / columns
+    letters = max(8, int(110 * side / options.font))
+    titles = [wrapped(title, letters) for title in ["image", *names]]
+    lines = max(title.count("\n") + 1 for title in titles)
+    figure = blank(options, side * len(tasks) + 0.02 * options.font * lines + 0.1)
     panels = figure.subplots(len(tasks), columns, squeeze=False)
     for row, task in zip(panels, tasks, strict=True):
         image, label = _choose(models, task)
         pixels = image.permute(1, 2, 0).numpy()
         row[0].imshow(pixels)
         row[0].set_ylabel(
-            f"task {task + 1}\n{visible(models[0].classes[label])[:14]}",
+            f"task {task + 1}\n{visible(models[0].stream.classes[label])[:14]}",
             color=INK,
             size=options.font - 1,
             parse_math=False,
         )
         for axes, model in zip(row[1:], models, strict=True):
-            heat, predicted = gradcam(model, image)
+            heat, predicted = gradcam(model.method, image, fine=maps == "fine")
             axes.imshow(pixels)
             axes.imshow(heat.numpy(), cmap="viridis", alpha=0.5, interpolation="bilinear")
             axes.spines[:].set_color("#d55e00" if predicted != label else "#ffffff")
             axes.spines[:].set_linewidth(2)
-    for axes, title in zip(panels[0], ["image", *names], strict=True):
-        letters = max(10, int(110 * side / options.font))
-        axes.set_title(wrapped(title, letters), color=INK, size=options.font)
+    for axes, title in zip(panels[0], titles, strict=True):
+        axes.set_title(title, color=INK, size=options.font, parse_math=False)
     for axes in panels.flat:
         axes.set_xticks([])
         axes.set_yticks([])
     return figure
 
 
-def gradcam(model: KeptModel, image: Tensor) -> tuple[Tensor, int]:
-    """Return the GradCAM++ map (height, width) in 0…1 of a uint8 image, and the predicted class."""
-    method = model.method
+def gradcam(method: AnyMethod, image: Tensor, *, fine: bool = False) -> tuple[Tensor, int]:
+    """Return the GradCAM++ map (height, width) in 0…1 of a uint8 image, and the predicted class.
+
+    Args:
+        method: A method whose network scores classes.
+        image: (3, height, width).
+        fine: Use the last feature maps of a higher resolution than the final ones.
+    """
     network = method.network
     x = method.normalise(image[None])
     network.eval()
     with torch.enable_grad(), _last_maps(network.encoder) as maps:
         scores = network(x)[0]
         predicted = int(scores.argmax())
-        (gradient,) = torch.autograd.grad(scores[predicted], maps[-1])
-    heat = plus_plus(maps[-1].detach()[0], gradient[0])
+        larger = [found for found in maps if found.shape[-1] > maps[-1].shape[-1]]
+        chosen = larger[-1] if fine and larger else maps[-1]
+        (gradient,) = torch.autograd.grad(scores[predicted], chosen)
+    heat = plus_plus(chosen.detach()[0], gradient[0])
     height, width = image.shape[-2:]
     large = interpolate(heat[None, None], (height, width), mode="bilinear", align_corners=False)
     return _scaled(large[0, 0]), predicted
@@ -128,10 +145,8 @@ class _last_maps:  # noqa: N801 # a context manager
 
 def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:
     """Return the first test image of a task that most models classify correctly, and its label."""
-    test = models[0].test
-    own = torch.tensor(models[0].task_classes[task])
-    at = torch.isin(test.labels, own).nonzero()[:CANDIDATES, 0]
-    some = test.select(at)
+    test = models[0].stream.test(task)
+    some = test.select(torch.arange(min(CANDIDATES, len(test))))
     right = sum((model.method.predict(some.images) == some.labels).long() for model in models)
     assert isinstance(right, Tensor)
     best = int(right.argmax())

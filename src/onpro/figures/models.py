@@ -1,54 +1,99 @@
-"""Load the kept model of an experiment and the test images of its stream."""
+"""Load the models that runs have kept, with the streams of their test images."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from onpro.classifier import OnlineClassifier
-from onpro.data.imageset import Split
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.fitted import MODEL_FILE
 from onpro.methods.registry import AnyMethod
-from onpro.runs import load_images, make_stream, read_config
+from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_config
+from onpro.runs.folder import RunFolder
+from onpro.runs.model import load_network
+from onpro.streams import ClassIncremental
 
 
 @dataclass(frozen=True)
 class KeptModel:
-    """A trained method and the test images of its stream."""
+    """A method as it was after some tasks of its stream, on the CPU."""
 
     method: AnyMethod
-    test: Split
-    """On the CPU, by task."""
-    classes: tuple[str, ...]
-    task_classes: tuple[tuple[int, ...], ...]
+    stream: ClassIncremental
+    learned: int
+    """Number of tasks learned."""
+
+    @property
+    def newest(self) -> set[int]:
+        """The classes of the task learned last."""
+        return set(self.stream.task_classes[self.learned - 1])
+
+    @property
+    def classes(self) -> list[int]:
+        """The classes of all tasks learned, in order of arrival."""
+        return [label for own in self.stream.task_classes[: self.learned] for label in own]
 
 
-def load_model(experiment: Experiment, data_dir: Path | None = None) -> KeptModel:
-    """Load the model of the first run of an experiment that has kept one."""
-    folders = [run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists()]
+def load_models(
+    experiments: Iterable[Experiment], data_dir: Path | None = None, after: Sequence[int] = ()
+) -> Iterator[list[KeptModel]]:
+    """Yield the models of each experiment after some tasks, each from one of its runs.
+
+    Args:
+        experiments: Experiments with a run that has kept them.
+        data_dir: Where data sets are; default: as the run.
+        after: Tasks from 1; default: the last.
+    """
+    images = SharedImages()
+    for one in experiments:
+        folder = _folder(one)
+        config = read_config(folder)
+        config = replace(config, device="cpu", engine="eager", precision="fp32", probe="none")
+        config = replace(config, data_dir=data_dir or config.data_dir)
+        stream = make_stream(config, images(config))
+        tasks = after or [stream.num_tasks]
+        wrong = [task for task in tasks if not 1 <= task <= stream.num_tasks]
+        if wrong:
+            raise UserError(f"{one} has tasks 1 to {stream.num_tasks}, not {wrong[0]}.")
+        yield [KeptModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
+
+
+def has_model(experiment: Experiment) -> bool:
+    """Return whether a run of an experiment has kept its model."""
+    return bool(_folders(experiment))
+
+
+def _folders(experiment: Experiment) -> list[Path]:
+    return [run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists()]
+
+
+def _folder(experiment: Experiment) -> Path:
+    """Return the first run that has kept its model."""
+    folders = _folders(experiment)
     if not folders:
         raise UserError(
             f"no run of {experiment} has kept its model: train it again with onpro run and the "
-            "options --model --fresh."
+            "options --keep-model end --fresh."
         )
-    config = read_config(folders[0])
-    config = replace(config, device="cpu", data_dir=data_dir or config.data_dir)
-    stream = make_stream(config, load_images(config))
+    return folders[0]
+
+
+def _method(
+    folder: Path, config: RunConfig, stream: ClassIncremental, images: SharedImages, task: int
+) -> AnyMethod:
+    """Return the method of a run as it was after a task."""
+    if task < stream.num_tasks:
+        path = RunFolder(folder).network(task)
+        if not path.exists():
+            raise UserError(
+                f"{folder} has not kept its network after task {task}: train it again with onpro "
+                "run and the options --keep-model tasks --fresh."
+            )
+        method = prepare(config, images(config)).method
+        load_network(path, method)
+        return method
     try:
-        classifier = OnlineClassifier.from_run(folders[0], device="cpu", precision="fp32")
+        return OnlineClassifier.from_run(folder, device="cpu", precision="fp32").method_
     except (OSError, ValueError) as error:
         raise UserError(f"{str(error).rstrip('.')}.") from error
-    splits = [stream.test(task) for task in range(stream.num_tasks)]
-    test = Split(
-        torch.cat([split.images for split in splits]), torch.cat([split.labels for split in splits])
-    )
-    return KeptModel(classifier.method_, test, stream.classes, stream.task_classes)
-
-
-def first_of_each(labels: Tensor, classes: Sequence[int], count: int) -> Tensor:
-    """Return the indices of the first `count` images of each of some classes."""
-    return torch.cat([(labels == label).nonzero()[:count, 0] for label in classes])

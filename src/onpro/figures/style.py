@@ -39,6 +39,8 @@ class Options:
     """Measure on the vertical axis, for figures that have a choice."""
     data_dir: Path | None = None
     """Where data sets are, for figures of images; default: as the run."""
+    after: tuple[int, ...] = ()
+    """Tasks after which networks are shown, from 1; default: the last."""
 
     @property
     def inches(self) -> float:
@@ -59,7 +61,7 @@ def blank(options: Options, height: float) -> "Figure":
 
 
 def plain(axes: "Axes", options: Options, title: str = "") -> None:
-    """Remove frames and ticks, draw light horizontal lines, and set fonts."""
+    """Remove frames and ticks, draw light horizontal lines, set fonts, and write the title."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(QUIET)
@@ -67,8 +69,11 @@ def plain(axes: "Axes", options: Options, title: str = "") -> None:
     axes.grid(axis="y", color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
     if title:
-        lines = wrapped(title, int(options.inches * 95 / options.font))
-        axes.set_title(lines, loc="left", color=INK, size=options.font + 1, parse_math=False)
+        letters = int(options.inches * 95 / options.font)
+        lines = [wrapped(line, letters) for line in title.split("\n")]
+        axes.set_title(
+            "\n".join(lines), loc="left", color=INK, size=options.font + 1, parse_math=False
+        )
 
 
 def names_of(experiments: Sequence[Experiment]) -> tuple[list[str], str]:
@@ -86,36 +91,44 @@ class Legend:
     Args:
         labels: one for each line.
         options: of the figure.
+        handle: length of the lines beside the labels, in letters.
+        title: text above the labels.
     """
 
-    def __init__(self, labels: Sequence[str], options: Options) -> None:
-        self._font = options.font
+    def __init__(
+        self, labels: Sequence[str], options: Options, *, handle: int = 4, title: str = ""
+    ) -> None:
+        self._font, self._handle = options.font, handle
         letters = int(options.inches * 100 / options.font)
-        longest = max(len(label) for label in labels) + HANDLE
-        self._columns = max(1, min(3, letters // longest, len(labels)))
-        self._labels = [wrapped(label, max(20, letters - HANDLE)) for label in labels]
-        lines = sum(label.count("\n") + 1 for label in self._labels)
-        self.height = 0.022 * options.font * (lines // self._columns + 1)
+        room = handle + 6
+        longest = max((len(label) for label in labels), default=0) + room
+        most = 3 if handle > 1 else 6
+        self._columns = max(1, min(most, letters // longest, len(labels)))
+        self._title = wrapped(title, letters)
+        self.labels = [wrapped(label, max(20, letters - room)) for label in labels]
+        lines = sum(label.count("\n") + 1 for label in self.labels)
+        rows = -(-lines // self._columns) + (self._title.count("\n") + 1 if title else 0)
+        self.height = 0.022 * options.font * (rows + 0.5)
         """Height in inches."""
 
     def add(self, figure: "Figure", handles: Sequence[Any]) -> None:
         """Draw the legend of some lines."""
         legend = figure.legend(
             handles,
-            self._labels,
+            self.labels,
             loc="outside lower left",
             ncols=self._columns,
             frameon=False,
             labelcolor=INK,
             fontsize=self._font,
-            handlelength=4,  # room for the dashes
+            handlelength=self._handle,
+            title=self._title or None,
+            title_fontsize=self._font,
+            alignment="left",
         )
-        for text in legend.get_texts():
+        legend.get_title().set_color(INK)
+        for text in (*legend.get_texts(), legend.get_title()):
             text.set_parse_math(False)
-
-
-HANDLE = 10
-"""Room for the line in a legend, in letters."""
 
 
 def wrapped(title: str, width: int) -> str:

@@ -22,6 +22,7 @@ from onpro.losses.distillation import (
     known_logits_error,
     label_logits_error,
     relation_cross_entropy,
+    softened_divergence,
     summed_binary_cross_entropy,
 )
 from onpro.losses.precision import MASKED_LOGIT
@@ -54,6 +55,7 @@ __all__ = [
     "relation_cross_entropy",
     "replay_instance_loss",
     "slice_similarity",
+    "softened_divergence",
     "spread",
     "summed_binary_cross_entropy",
     "supervised_contrast",

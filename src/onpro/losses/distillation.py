@@ -1,8 +1,8 @@
-"""Losses that keep a network close to an earlier one: terms of iCaRL, OCM, PASS and HPCR."""
+"""Losses that keep a network close to another: terms of iCaRL, OCM, PASS, HPCR and MKD."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, normalize
+from torch.nn.functional import binary_cross_entropy_with_logits, kl_div, normalize
 
 from onpro.losses.contrastive import label_counts
 from onpro.losses.precision import MASKED_LOGIT, float32
@@ -77,6 +77,23 @@ def feature_distance(features: Tensor, old: Tensor) -> Tensor:
     """
     distance: Tensor = torch.linalg.vector_norm(features - old)
     return distance
+
+
+@float32
+def softened_divergence(logits: Tensor, taught: Tensor, temperature: float = 4.0) -> Tensor:
+    """τ²·KL(softmax(o′/τ) ‖ softmax(o/τ)), mean over images: distillation of logits.
+
+    Args:
+        logits: (n, classes) logits o.
+        taught: (n, classes) logits o′ of the teacher, which get no gradient.
+        temperature: τ.
+
+    Returns:
+        The scalar loss.
+    """
+    targets = (taught.detach() / temperature).log_softmax(dim=1)
+    own = (logits / temperature).log_softmax(dim=1)
+    return temperature**2 * kl_div(own, targets, reduction="batchmean", log_target=True)
 
 
 def binary_targets(

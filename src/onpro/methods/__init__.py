@@ -3,6 +3,7 @@
 from onpro.methods import (  # noqa: F401 # registers them
     agem,
     aser,
+    ccldc,
     cope,
     derpp,
     dvc,
@@ -11,10 +12,12 @@ from onpro.methods import (  # noqa: F401 # registers them
     gdumb,
     gsa,
     gss,
+    gwm,
     hpcr,
     icarl,
     kd,
     mir,
+    mkd,
     mose,
     ocm,
     onpro,
@@ -36,6 +39,7 @@ from onpro.methods.registry import (
     wrappers,
 )
 from onpro.methods.settings import OptimizerSettings, ReplaySettings, Settings, require
+from onpro.methods.wrapper import Wrapper
 
 __all__ = [
     "About",
@@ -47,6 +51,7 @@ __all__ = [
     "ReplaySettings",
     "Settings",
     "Terms",
+    "Wrapper",
     "data_values",
     "method",
     "methods",

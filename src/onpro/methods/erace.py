@@ -64,6 +64,8 @@ class ERACESettings(ReplaySettings):
 class ERACE(Method[ERACESettings]):
     """L = CE(X; classes of X and unseen ones) + CE(Xb; all classes)."""
 
+    has_one_loss = True
+
     def __init__(self, settings: ERACESettings, context: Context) -> None:
         super().__init__(settings, context)
         if settings.head == "cosine":
@@ -76,7 +78,6 @@ class ERACE(Method[ERACESettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and a random replay batch, then the memory update."""
-        self.known.meet(batch.labels)
         new = Labelled(self.normalise(batch.images), batch.labels)
         terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
         self.minimise(terms)
@@ -89,6 +90,7 @@ class ERACE(Method[ERACESettings]):
         New images do not compete with classes that were met before and are not in the batch, so
         that they do not push the features of these away.
         """
+        self.known.meet(new.labels // self.network.outputs_per_class)
         competing = outputs_of(~self.known.seen, self.network.outputs_per_class, new.labels)
         views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
         of_new, *of_old = self.network.logits_each(*views)

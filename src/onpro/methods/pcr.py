@@ -70,6 +70,8 @@ class PCRSettings(ReplaySettings):
 class PCR(Method[PCRSettings]):
     """L = CE of two views of new and replayed images over the classes present, by their counts."""
 
+    has_one_loss = True
+
     def __init__(self, settings: PCRSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network(

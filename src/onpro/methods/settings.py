@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onpro import augment, nn
 from onpro.errors import UserError
-from onpro.nn.optimizers import SGD, Adam
+from onpro.nn.optimizers import SGD, Adam, AdamW
 from onpro.validation import described, fits
 
 MAX_NUMBER = 1e9
@@ -71,17 +71,17 @@ class Settings:
 class OptimizerSettings(Settings):
     """Settings of an optimizer."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """What takes the steps: sgd (default from the paper) or adam."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """What takes the steps: sgd (default from the paper), adam or adamw."""
 
     learning_rate: float = 0.1
     """Length of the optimizer's steps (default from the paper, for SGD)."""
 
     momentum: float = 0.0
-    """Momentum of SGD; Adam has averages of its own (default from the paper)."""
+    """Momentum of SGD; Adam and AdamW have averages of their own (default from the paper)."""
 
     weight_decay: float = 0.0
-    """Weight decay, added to the gradient (default from the paper)."""
+    """Weight decay, added to the gradient (adamw: to the step) (default from the paper)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
@@ -97,8 +97,9 @@ class OptimizerSettings(Settings):
     def make_optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer, whose step is one fused kernel."""
         rate, decay = self.learning_rate, self.weight_decay
-        if self.optimizer == "adam":
-            return Adam(parameters, rate, weight_decay=decay, fused=True)
+        if self.optimizer != "sgd":
+            kind = AdamW if self.optimizer == "adamw" else Adam
+            return kind(parameters, rate, weight_decay=decay, fused=True)
         return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
 
 

@@ -15,13 +15,16 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, StreamKind, stream_kind
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
 
 KeptModel = Literal["none", "network", "memory"]
 """Nothing; the network and whatever else predictions need; the images of the memory too."""
+
+ProbeName = Literal["none", "prototypes"]
+"""What a run measures while it trains; see `onpro.runs.probes`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ class RunConfig:
     """Whether the method is not told when a task begins."""
     evaluations: int = 0
     """Number of evaluations at equal distances, beside those after each task."""
+    shortcut: float = 0.0
+    """Share of each class's training images with a cue of the class; 0 for none."""
+    shortcut_size: float = ShortcutSettings.size
+    shortcut_strength: float = ShortcutSettings.strength
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
@@ -54,6 +61,11 @@ class RunConfig:
     engine: Literal["auto"] | Engine = "auto"
     model: KeptModel = "none"
     """What is kept of the trained model."""
+    task_networks: bool = False
+    """Whether the network after each task is kept too."""
+    probe: ProbeName = "none"
+    probe_every: int = 10
+    """Number of steps between two measurements of the probe."""
     method_file: MethodFile | None = field(init=False)
     """Where the method comes from, if it is a file of the user's own."""
 
@@ -76,8 +88,22 @@ class RunConfig:
             raise UserError(
                 f"the number of evaluations must be at least 0, not {self.evaluations}."
             )
+        if self.probe_every < 1:
+            raise UserError(f"the probe measures every 1 or more steps, not {self.probe_every}.")
+        for name in SHORTCUT:
+            object.__setattr__(self, name, accepted(getattr(self, name), float))
+        if self.shortcut == 0:  # there is nothing to paint: the same run
+            object.__setattr__(self, "shortcut_size", ShortcutSettings.size)
+            object.__setattr__(self, "shortcut_strength", ShortcutSettings.strength)
+        self.cue()
         if not self.stream.announced:  # there is nothing to hide: the same run
             object.__setattr__(self, "hide_boundaries", False)
+
+    def cue(self) -> ShortcutSettings | None:
+        """Return the shortcut of the stream; None without one."""
+        if self.shortcut == 0:
+            return None
+        return ShortcutSettings(self.shortcut, self.shortcut_size, self.shortcut_strength)
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
@@ -104,6 +130,8 @@ class RunConfig:
             what["hide_boundaries"] = True
         if self.evaluations:
             what["evaluations"] = self.evaluations
+        if self.shortcut:
+            what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
         return what
@@ -154,6 +182,8 @@ class RunConfig:
         data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
         if self.stream != Disjoint():
             data += f"-{self.stream.name}"
+        if self.shortcut:
+            data += "-shortcut"
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
@@ -177,10 +207,16 @@ def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
     return RunConfig(**values | {"settings": settings})
 
 
-PLACE = {"data_dir", "device", "engine", "model"}
+KEEPING = {"model", "task_networks", "probe", "probe_every"}
+"""Fields that say what a run leaves behind; `config.json` has those that are not the defaults."""
+
+PLACE = {"data_dir", "device", "engine", *KEEPING}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
-OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations"}
+SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
+"""Fields that say what cues are painted into training images."""
+
+OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations", *SHORTCUT}
 """Fields that `config.json` has only where they differ from their defaults."""
 
 RETIRED: dict[str, dict[str, Any]] = {

@@ -1,6 +1,7 @@
 """The folder of a run: which files in it are the run's own, and what may happen to them."""
 
 import os
+import re
 from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,9 @@ from onpro.training import Checkpoints
 CONFIG, EVENTS, RESULT, WANDB_ID = "config.json", "events.jsonl", "result.json", "wandb-id"
 TENSORBOARD = "events.out.tfevents."
 """How the names of TensorBoard's files begin."""
+
+TASK_NETWORK = re.compile(r"network-\d+\.onpro")
+"""Names of the networks after each task but the last."""
 
 REPETITION = ".new"
 """Added to the name of a folder whose run repeats a finished one."""
@@ -33,6 +37,10 @@ class RunFolder:
         self.result = path / RESULT
         self.model = path / MODEL_FILE
         self.checkpoints = Checkpoints(path / "checkpoint")
+
+    def network(self, task: int) -> Path:
+        """Return the file of the network after a task, numbered from 1."""
+        return self.path / f"network-{task}.onpro"
 
     def own(self) -> set[str]:
         """Names of the run's files, checkpoints aside, that are there."""
@@ -103,5 +111,6 @@ def _is_own(name: str) -> bool:
     return (
         name in (CONFIG, EVENTS, RESULT, MODEL_FILE, WANDB_ID)
         or name.startswith(TENSORBOARD)
+        or TASK_NETWORK.fullmatch(name) is not None
         or is_leftover(name)
     )

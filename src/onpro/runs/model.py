@@ -1,4 +1,8 @@
-"""Keep the trained model of a run as a classifier, see `OnlineClassifier.from_run`."""
+"""Keep the trained model of a run, and its networks after each task.
+
+The model at the end is a classifier, see `OnlineClassifier.from_run`; after a task, only what
+predictions need is kept.
+"""
 
 import logging
 import os
@@ -9,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from onpro.errors import UserError
+from onpro.files import PRIVATE_FILE
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.methods.registry import AnyMethod
 from onpro.runs.config import RunConfig
-from onpro.training import Trainer
+from onpro.runs.folder import RunFolder
+from onpro.training import EvaluationEvent, StepEvent, Trainer
 from onpro.training.device import pick_precision
+from onpro.training.statefile import freeze, load_state, save_state
 
 LOG = logging.getLogger(__name__)
 
@@ -40,6 +47,43 @@ def save_model(path: Path, config: RunConfig, trainer: Trainer) -> None:
         raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
     except ValueError as error:
         raise UserError(f"{error}.") from error
+
+
+class NetworkKeeper:
+    """Keeps the network of a run after each task but the last, after which the model is kept."""
+
+    def __init__(self, place: RunFolder, trainer: Trainer) -> None:
+        self._place = place
+        self._trainer = trainer
+
+    def on_step(self, step: StepEvent) -> None:
+        """Do nothing."""
+
+    def on_evaluation(self, evaluated: EvaluationEvent) -> None:
+        """Save the network."""
+        task = evaluated.task + 1
+        if task < self._trainer.stream.num_tasks:
+            save_network(self._place.network(task), self._trainer.method)
+
+
+def save_network(path: Path, method: AnyMethod) -> None:
+    """Write what predictions of a method need, atomically: its network, and for some its memory."""
+    names = ["network", "progress", *(["memory"] if method.predicts_from_memory else [])]
+    state = {name: getattr(method, name).state_dict() for name in names}
+    save_state(path, freeze(state, kind="network"), mode=PRIVATE_FILE)
+
+
+def load_network(path: Path, method: AnyMethod) -> None:
+    """Restore what `save_network` wrote, in a new method of the same kind."""
+    state = load_state(path, kind="network")
+    try:
+        classes = method.classes_in(state)
+        if classes > method.network.classes:
+            method.grow(classes)
+        for name, part in state.items():
+            getattr(method, name).load_state_dict(part)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{path} does not fit its run ({error}).") from error
 
 
 def _params(config: RunConfig, trainer: Trainer) -> dict[str, Any]:

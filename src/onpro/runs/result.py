@@ -5,7 +5,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -16,8 +16,9 @@ import torch
 
 from onpro._version import __version__
 from onpro.errors import counted
-from onpro.runs.config import RunConfig
-from onpro.training import Metrics, Trainer, anytime_accuracy, pick_device
+from onpro.runs.config import KEEPING, RunConfig
+from onpro.training import CueMetrics, Metrics, Trainer, anytime_accuracy, pick_device
+from onpro.training.evaluation import CueRates
 
 SCHEMA = 3
 """Version of what `result.json` holds; the first had none."""
@@ -31,6 +32,9 @@ def describe(config: RunConfig) -> dict[str, Any]:
     device = pick_device(config.device)
     data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
     where = {"data_dir": data_dir, "device": config.device, "engine": config.engine}
+    kept = {f.name: getattr(config, f.name) for f in fields(config) if f.name in KEEPING}
+    defaults = {f.name: f.default for f in fields(config)}
+    where |= {name: value for name, value in kept.items() if value != defaults[name]}
     notes = {
         "versions": versions(),
         "hardware": hardware(device),
@@ -38,8 +42,6 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "experiment": config.experiment,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if config.model != "none":
-        where["model"] = config.model
     if config.method_file:
         where["method_file"] = str(config.method_file.path)
     return config.what() | where | notes
@@ -69,10 +71,14 @@ def collect(
         "experiment": config.experiment,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
+        **_cues(trainer),
         "anytime_accuracy": anytime_accuracy(trainer.curve),
         "last_accuracy": trainer.curve[-1].accuracy,
         "curve": [point._asdict() for point in trainer.curve],
         "confusion": trainer.confusion.tolist(),
+        "class_accuracy": trainer.class_accuracy,
+        "memory_content": trainer.memory_content,
+        **({config.probe: trainer.probe.state_dict()} if trainer.probe else {}),
         "classes": list(trainer.stream.classes),
         "train_seconds": round(trainer.train_seconds, 3),
         "eval_seconds": round(trainer.eval_seconds, 3),
@@ -89,6 +95,24 @@ def collect(
         "commit": _commit(),
         "started": (described or {}).get("started"),
     }
+
+
+def _cues(trainer: Trainer) -> dict[str, Any]:
+    """Return the metrics of cues, and their rates on each task after each task.
+
+    Nothing for a stream without a shortcut.
+    """
+    rows = trainer.cue_rates
+    if not rows:
+        return {}
+    matrices = {
+        name: [
+            [getattr(rates, name) for rates in row] + [None] * (len(rows) - len(row))
+            for row in rows
+        ]
+        for name in CueRates._fields
+    }
+    return {**asdict(CueMetrics.of(trainer.accuracy, rows)), "cues": matrices}
 
 
 def versions() -> dict[str, str]:

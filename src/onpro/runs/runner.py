@@ -22,7 +22,8 @@ from onpro.runs.config import RunConfig, read_config
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
 from onpro.runs.folder import CONFIG, REPETITION, RESULT, RunFolder
-from onpro.runs.model import save_model
+from onpro.runs.model import NetworkKeeper, save_model
+from onpro.runs.probes import make_probe
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum, fault
 from onpro.streams import ClassIncremental
@@ -172,6 +173,7 @@ def make_stream(
         class_order=config.class_order,
         hide_boundaries=config.hide_boundaries,
         evaluations=config.evaluations,
+        shortcut=config.cue(),
         device=device,
     )
 
@@ -201,7 +203,9 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         and fused_kernels_work(device, AUTOCAST[precision] or torch.float32),
     )
     learner = kind(config.settings, context)
-    return Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
+    trainer = Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
+    trainer.probe = make_probe(config, learner)
+    return trainer
 
 
 class How(TypedDict, total=False):
@@ -305,6 +309,8 @@ def running(
                 if tensorboard or (saved and any(place.path.glob("events.out.tfevents*"))):
                     board = TensorBoardLog(place.path, trainer.stream.position)
                     trainer.listeners.append(logs.enter_context(closing(board)))
+                if config.task_networks:
+                    trainer.listeners.append(NetworkKeeper(place, trainer))
                 identity = _identity(config, trainer)
                 writer = CheckpointWriter(
                     place.checkpoints,

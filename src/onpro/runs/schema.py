@@ -3,9 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+
+from onpro.training import CueMetrics
+from onpro.training.evaluation import CueRates
 
 LARGEST = 1e15
 """No measured number is larger; what is would not survive in every program that reads it."""
@@ -103,6 +107,35 @@ def _is_curve(value: Any) -> bool:
     )
 
 
+def _are_lists(value: Any, is_right: Callable[[Any], bool]) -> bool:
+    """Return whether it is a list of lists whose items are all right."""
+    return isinstance(value, list) and all(
+        isinstance(row, list) and all(map(is_right, row)) for row in value
+    )
+
+
+def _is_prototypes(value: Any) -> bool:
+    """Return whether it is what `onpro.runs.probes.PrototypeProbe` measured."""
+    if not isinstance(value, dict) or value.get("space") not in ("projection", "features"):
+        return False
+    if not _are_lists([value.get(name) for name in ("step", "task")], is_whole):
+        return False
+    if not _are_lists([value.get(name) for name in ("old", "new")], _is_cosine):
+        return False
+    return len({len(value[name]) for name in ("step", "task", "old", "new")}) == 1
+
+
+def _is_cosine(value: Any) -> bool:
+    """Return whether it is a cosine up to rounding, or None."""
+    return value is None or (_is_number(value) and abs(value) <= 1.01)
+
+
+def _are_cues(value: Any) -> bool:
+    """Return whether it is a T×T matrix of percentages for each rate."""
+    names = CueRates._fields
+    return isinstance(value, dict) and all(_is_accuracy(value.get(name)) for name in names)
+
+
 def _is_hardware(value: Any) -> bool:
     return isinstance(value, dict) and (_is_text(value.get("gpu")) or "threads" in value)
 
@@ -140,5 +173,10 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "anytime_accuracy": _is_percentage,
     "last_accuracy": _is_percentage,
     "curve": _is_curve,
+    "class_accuracy": lambda value: _are_lists(value, lambda v: v is None or _is_percentage(v)),
+    "memory_content": lambda value: _are_lists(value, is_whole),
+    "prototypes": _is_prototypes,
+    "cues": _are_cues,
+    **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
     "shared_by": lambda value: is_whole(value) and value >= 1,
 }

@@ -15,7 +15,14 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import Benchmark
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
-from onpro.training.evaluation import accuracies, accuracy_on, confusion_matrix
+from onpro.training.evaluation import (
+    CueRates,
+    accuracies,
+    accuracy_on,
+    class_accuracies,
+    confusion_and_cue_rates,
+    confusion_matrix,
+)
 from onpro.training.metrics import CurvePoint
 from onpro.training.stepper import Stepper
 
@@ -76,6 +83,22 @@ class Checkpointer(Protocol):
         """Save a state whose loss and weights are finite; raise an exception to end the run."""
 
 
+class Probe(Protocol):
+    """Measures a method while it trains, without changing anything that training depends on."""
+
+    def is_due(self, step: int) -> bool:
+        """Return whether to measure after a step; called after every step, without device sync."""
+
+    def measure(self, method: AnyMethod, step: int, task: int) -> None:
+        """Measure the method after a step."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was measured so far."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what was measured before."""
+
+
 class Trainer:
     """Trains a method on a stream and evaluates it after each task, and where the stream says so.
 
@@ -85,6 +108,11 @@ class Trainer:
         accuracy: Accuracy in percent on each task so far, one row after each task.
         curve: Accuracy on all classes seen so far, at each evaluation.
         confusion: Confusion matrix of the last evaluation.
+        class_accuracy: Accuracy in percent on each class, at each evaluation; None for a class
+            that was not evaluated.
+        memory_content: Number of images of each class in the memory, at each evaluation.
+        cue_rates: What cues change on each task so far, one row after each task; empty for streams
+            without a shortcut.
         train_seconds: Training time of this run. Runs side by side share their total: on a CPU
             each counts its own steps, on a GPU, which computes for all at once, an equal part.
         elapsed_seconds: Training time including the steps of runs side by side.
@@ -107,12 +135,16 @@ class Trainer:
         self.stream = stream
         self.listeners = listeners
         self.checkpointer: Checkpointer | None = None
+        self.probe: Probe | None = None
         self.log_every = log_every
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
         self.accuracy: list[list[float]] = []
         self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
+        self.class_accuracy: list[list[float | None]] = []
+        self.memory_content: list[list[int]] = []
+        self.cue_rates: list[list[CueRates]] = []
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
         self.elapsed_seconds = 0.0
@@ -131,7 +163,8 @@ class Trainer:
         the generator is not counted.
 
         A loss or weight that is not finite ends the run. It is checked only where a host–device
-        sync happens anyway: at logged steps, before a checkpoint and before an evaluation.
+        sync happens anyway: at logged steps, before a checkpoint, an evaluation or a measurement of
+        the probe.
         """
         if self._evaluation_due():  # resumed between a step and the evaluation after it
             self._evaluate()
@@ -143,7 +176,8 @@ class Trainer:
             due, task_over = self._evaluation_due(), self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
             saving = self._should_save(task_over)
-            if logged or saving or due:
+            probe = self.probe if self.probe and self.probe.is_due(position) else None
+            if logged or saving or due or probe:
                 values = _read(terms)  # host–device sync
                 elapsed = time.perf_counter() - clock
                 self.elapsed_seconds += elapsed
@@ -152,6 +186,8 @@ class Trainer:
                 if logged:
                     self._report_step(values)
                 self._require_finite_loss(values)
+                if probe:
+                    probe.measure(self.method, position, len(self.accuracy))
                 if saving:
                     self._require_finite_weights()
                     self._save()
@@ -222,12 +258,22 @@ class Trainer:
             for task, labels in enumerate(stream.task_classes)
             if task in so_far or not seen.isdisjoint(labels)
         ]
-        self.confusion = confusion_matrix(
-            self.method, (stream.test(task) for task in tasks), stream.num_classes
-        )
+        if stream.cues and task_over:
+            tests = ((stream.test(task), stream.other_labels(task)) for task in tasks)
+            self.confusion, rates = confusion_and_cue_rates(
+                self.method, tests, stream.num_classes, stream.cues
+            )
+            self.cue_rates.append(rates)
+        else:
+            self.confusion = confusion_matrix(
+                self.method, (stream.test(task) for task in tasks), stream.num_classes
+            )
         images = stream.images_after(stream.position)
         point = CurvePoint(stream.position, images, accuracy_on(self.confusion, seen))
         self.curve.append(point)
+        self.class_accuracy.append(class_accuracies(self.confusion))
+        stored = self.method.memory.labels
+        self.memory_content.append(torch.bincount(stored, minlength=stream.num_classes).tolist())
         if task_over:
             self.accuracy.append(
                 accuracies(self.confusion, [stream.task_classes[task] for task in so_far])
@@ -318,6 +364,10 @@ class Trainer:
             "accuracy": self.accuracy,
             "curve": [list(point) for point in self.curve],
             "confusion": self.confusion,
+            "class_accuracy": self.class_accuracy,
+            "memory_content": self.memory_content,
+            "probe": self.probe.state_dict() if self.probe else None,
+            "cue_rates": [[list(rates) for rates in row] for row in self.cue_rates],
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "elapsed_seconds": self.elapsed_seconds,
@@ -331,6 +381,13 @@ class Trainer:
         self.accuracy = [list(row) for row in state["accuracy"]]
         self.curve = [CurvePoint(*point) for point in state["curve"]]
         self.confusion = state["confusion"]
+        unknown: list[list[Any]] = [[]] * len(self.curve)  # older versions did not save them
+        self.class_accuracy = list(state.get("class_accuracy", unknown))
+        self.memory_content = list(state.get("memory_content", unknown))
+        if self.probe and state.get("probe"):
+            self.probe.load_state_dict(state["probe"])
+        rows = state.get("cue_rates", [])
+        self.cue_rates = [[CueRates(*rates) for rates in row] for row in rows]
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]
         self.elapsed_seconds = state.get("elapsed_seconds", self.train_seconds)
