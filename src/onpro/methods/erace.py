@@ -91,7 +91,9 @@ class ERACE(Method[ERACESettings]):
         that they do not push the features of these away.
         """
         self.known.meet(new.labels // self.network.outputs_per_class)
-        competing = outputs_of(~self.known.seen, self.network.outputs_per_class, new.labels)
+        per_class = self.network.outputs_per_class
+        self.known.meet(new.labels // per_class)
+        competing = outputs_of(~self.known.seen, per_class, new.labels)
         views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
         of_new, *of_old = self.network.logits_each(*views)
         terms = {"new": masked_cross_entropy(of_new, new.labels, competing)}

@@ -56,7 +56,11 @@ class PCRSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="cosine head",
     images_per_step="148",
-    data={**IMAGENET, **on(SHORT_STREAMS, learning_rate=5e-3)},
+    data={
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16},
+    },
     recipes={
         "original": FRAMEWORK.varied(
             "its own code's numbers", augmentation="scr", optimizer="sgd", learning_rate=0.1
