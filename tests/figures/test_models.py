@@ -174,8 +174,7 @@ def test_all_networks_are_shown_the_same_image(experiments: list[Experiment]) ->
         shown = [np.asarray(axes.get_images()[0].get_array()) for axes in row]
         assert all(np.array_equal(image, shown[0]) for image in shown)
         test = models[0].stream.test(task)
-        right = sum((m.method.predict(test.images) == test.labels).long() for m in models)
-        assert isinstance(right, torch.Tensor)
+        right = torch.stack([m.method.predict(test.images) == test.labels for m in models]).sum(0)
         first = int((right[:50] == right[:50].max()).nonzero()[0])
         assert np.array_equal(shown[0], test.images[first].permute(1, 2, 0).numpy())
 
@@ -223,7 +222,7 @@ def test_the_map_is_that_of_pytorch_grad_cam(
     ((model,),) = load_models(of(experiments, "er")[:1])
     method, network = model.method, model.method.network.eval()
     with torch.no_grad():
-        network.classifier.weight *= 1e3  # it adds 1e-6 to denominators, little beside these
+        network.classifier.weight.mul_(1e3)  # it adds 1e-6 to denominators, little beside these
     drawn = 0
     for image in model.stream.test(0).images[:6]:
         heat, predicted = gradcam(method, image, fine=fine)
