@@ -32,8 +32,8 @@ class PCRSettings(ReplaySettings):
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
     crop, scr, dvc, gsa, mose, or several joined by + (default from the official code)."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    """What takes the steps: adam (default from MKD's port) or sgd (the official code)."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """What takes the steps: adam (default from MKD's port), adamw, or sgd (the official code)."""
 
     learning_rate: float = 5e-4
     """Length of the optimizer's steps (default from MKD's port, for Adam)."""
