@@ -196,6 +196,21 @@ def test_a_worker_that_is_killed_ends_the_run_with_a_sentence(
     assert all(process.returncode is not None for process in started)
 
 
+def test_a_worker_that_cannot_be_started(
+    images: Numbered, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*given: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        if started:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        started.append(subprocess.Popen(*given, **options))
+        return started[-1]
+
+    monkeypatch.setattr(workers, "Popen", refused)
+    with pytest.raises(UserError, match=r"can be started \(Resource temporarily unavailable\)"):
+        list(decoded(images, in_batches(0, 100, 10)))
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
 def test_workers_of_a_daemon(
     images: Numbered,
     started: list["subprocess.Popen[bytes]"],
@@ -262,6 +277,8 @@ print(*(w.process.pid for w in workers._shared._workers), flush=True)
 try:
     signal.pause()
 except KeyboardInterrupt:
+    unread = workers.decoded(Images(), [[k] for k in range(100)])  # is there at the end
+    next(unread)
     print(2 + len(list(batches)), flush=True)
 """
 

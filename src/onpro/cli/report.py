@@ -15,6 +15,7 @@ from onpro.text import visible
 
 if TYPE_CHECKING:
     from onpro.experiments.experiment import Experiment
+    from onpro.reports import Picture
     from onpro.reports.formats import Format
 
 ENDINGS: "dict[str, Format | Literal['html']]" = {
@@ -25,6 +26,18 @@ ENDINGS: "dict[str, Format | Literal['html']]" = {
     ".json": "json",
     ".html": "html",
 }
+
+
+MOST_PLACES, MOST_PICTURED = 3, 4
+"""Data sets with a size of the memory, and their experiments, of which a page has pictures."""
+
+PICTURED = {
+    "features": "Features of the first test images of each class at the end, in two dimensions by "
+    "t-SNE. Crosses are classes of the last task, dots older ones.",
+    "attention": "Where the networks look at the end: GradCAM++ of the predicted class, on one "
+    "test image of each task, the same for all. An orange frame marks a wrong prediction.",
+}
+"""Figures of a page, and what it says of them."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,10 @@ class ReportOptions:
 
     streams: bool = False
     """Print methods against kinds of streams: accuracy at the end, and anytime accuracy."""
+
+    pictures: bool = True
+    """In a page, show features and attention of the networks that runs have kept, which takes some
+    seconds for each."""
 
     compare: bool = False
     """Compare all pairs of rows with the same data set and memory by Welch's test, with Holm's
@@ -84,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
 
     experiments = found(read_runs(options.runs, skipped=skipped))
     if kind == "html":
-        text = page(experiments, passed_over)
+        text = page(experiments, passed_over, _pictures(experiments) if options.pictures else ())
     else:
         text = _tables(experiments, kind, options) + "\n"
     if options.out:
@@ -93,6 +110,33 @@ def main(arguments: Sequence[str]) -> int:
     else:
         sys.stdout.write(text)
     return 0
+
+
+def _pictures(experiments: "Sequence[Experiment]") -> "list[Picture]":
+    """Return figures of the networks kept, of the most accurate experiments of some places."""
+    from onpro.figures import rendered
+    from onpro.figures.models import has_model
+    from onpro.methods import method
+    from onpro.reports import Picture
+
+    places: dict[tuple[str, int], list[Experiment]] = {}
+    for one in experiments:
+        if has_model(one):
+            places.setdefault((one.data, one.memory), []).append(one)
+    pictures = []
+    for (data, memory), members in list(places.items())[:MOST_PLACES]:
+        for figure, about in PICTURED.items():
+            try:
+                if figure == "attention":  # of class scores
+                    members = [m for m in members if not method(m.method).predicts_from_memory]
+                if not members:
+                    continue
+                png = rendered(figure, members[:MOST_PICTURED], "png", dpi=130)
+            except UserError as error:
+                sys.stderr.write(f"onpro: the page has no {figure} of {data}: {error}\n")
+                continue
+            pictures.append(Picture(f"{figure}, {data}, M = {memory}", about, png))
+    return pictures
 
 
 def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: ReportOptions) -> str:

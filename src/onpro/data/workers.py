@@ -2,13 +2,14 @@
 
 Threads do not scale to many cores, because they wait for each other's memory allocations. The
 workers import neither torch nor the main script, so that each starts in a fraction of a second and
-takes about 40 MB; those of torch's `DataLoader` do one or the other, or are forked from a process
+takes about 46 MB; those of torch's `DataLoader` do one or the other, or are forked from a process
 that uses a GPU. They work for all splits of a process, share a batch between them, and live as
 long as batches are being read.
 
 A worker ends when its socket closes, which happens whatever ends the process it works for.
 """
 
+import atexit
 import mmap
 import os
 import signal
@@ -25,7 +26,7 @@ from queue import SimpleQueue
 from subprocess import DEVNULL, Popen
 from tempfile import TemporaryFile
 from threading import RLock, Thread
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -184,17 +185,27 @@ class _Workers:
     """The workers of this process."""
 
     def __init__(self) -> None:
-        self.users = 0
-        self.lock = RLock()  # splits may be read in several threads
+        self.lock = _lock  # splits may be read in several threads
         self.owner = os.getpid()
+        self.closed = False
+        self.users = 0
         self._workers: list[_Worker] = []
         self._turn = _anonymous_file()  # is locked by the worker that decodes a large image
         self._reason = ""
+        atexit.register(self.close)
 
     def grow(self, number: int) -> None:
         """Start workers until there are so many."""
-        while len(self._workers) < number:
-            self._workers.append(_start(self._turn))
+        with self.lock:
+            while len(self._workers) < number:
+                self._workers.append(_start(self._turn.fileno()))
+
+    def release(self) -> None:
+        """Remove a user; end the workers after the last."""
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.close()
 
     def submit(self, frames: _Frames, start: int, encoded: Sequence[Encoded]) -> list[_Piece]:
         """Let the least busy workers decode images to consecutive frames."""
@@ -229,12 +240,17 @@ class _Workers:
 
     def close(self) -> None:
         """End the workers."""
+        if self.closed or self.owner != os.getpid():
+            return
+        self.closed = True
+        atexit.unregister(self.close)
         for worker in self._workers:
             worker.process.kill()
             worker.pipe.close()
         for worker in self._workers:
             worker.process.wait()
-        os.close(self._turn)
+        self._workers.clear()
+        self._turn.close()
 
     def _send(self, task: _Task, frames: _Frames) -> _Piece:
         if not self._workers:
@@ -277,65 +293,69 @@ class _Workers:
             piece.done, piece.error = True, self._reason
 
 
+_lock = RLock()
 _shared: _Workers | None = None
-_sharing = RLock()
 _numbers = count()
+
+
+# At the end of the interpreter, `close` has been called, and a generator that is still there must
+# not need the globals of this module to end.
 
 
 @contextmanager
 def _workers(number: int) -> Iterator[_Workers]:
     """Give at least so many workers, which end when nobody uses them any more."""
     global _shared
-    with _sharing:
-        if _shared is None or _shared.owner != os.getpid():  # else those of a forked parent
+    with _lock:
+        if _shared is None or _shared.closed or _shared.owner != os.getpid():  # if it has forked
             _shared = _Workers()
         pool = _shared
         pool.users += 1
     try:
-        with pool.lock:
-            pool.grow(number)
+        pool.grow(number)
         yield pool
     finally:
-        with _sharing:
-            pool.users -= 1
-            if not pool.users and pool.owner == os.getpid():
-                _shared = None
-                pool.close()
+        pool.release()
 
 
 @contextmanager
 def _frames(pool: _Workers, shape: tuple[int, int]) -> Iterator[_Frames]:
     """Give memory that is shared with the workers."""
     images, size = shape
-    file = _anonymous_file()
-    try:
-        os.ftruncate(file, images * 3 * size**2)
-        frames = _Frames(next(_numbers), file, shape)
-        yield frames
-        pool.forget(frames)
-    finally:
-        os.close(file)
+    with _anonymous_file() as file:
+        file.truncate(images * 3 * size**2)
+        frames = _Frames(next(_numbers), file.fileno(), shape)
+        try:
+            yield frames
+        finally:
+            pool.forget(frames)
 
 
-def _anonymous_file() -> int:
+def _anonymous_file() -> IO[bytes]:
     """Return a file without a name: in memory on Linux, where no limit of /dev/shm applies."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("onpro")
-    with TemporaryFile() as file:
-        return os.dup(file.fileno())
+        return os.fdopen(os.memfd_create("onpro"), "r+b", buffering=0)
+    return TemporaryFile(buffering=0)
 
 
 def _start(turn: int) -> _Worker:
     ours, theirs = socket.socketpair()
     with theirs:
-        process = Popen(
-            [sys.executable, "-P", "-c", MAIN, str(theirs.fileno()), str(turn)],
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            pass_fds=(theirs.fileno(), turn),
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            process_group=0,  # Ctrl-C is for the main process
-        )
+        try:
+            process = Popen(
+                [sys.executable, "-P", "-c", MAIN, str(theirs.fileno()), str(turn)],
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                pass_fds=(theirs.fileno(), turn),
+                env=os.environ | ONE_THREAD | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                process_group=0,  # Ctrl-C is for the main process
+            )
+        except OSError as error:
+            ours.close()
+            raise UserError(
+                f"no process that decodes images can be started ({error.strerror}); end other "
+                "processes, and resume the run."
+            ) from error
     return _Worker(process, Connection(ours.detach()))
 
 
@@ -360,7 +380,11 @@ def main() -> None:
         elif isinstance(task, int):
             del mapped[task]
         else:
-            pipe.send(_carry_out(task, mapped[task.frames], turn))
+            error = _carry_out(task, mapped[task.frames], turn)
+            try:
+                pipe.send(error)
+            except OSError:  # the main process has ended
+                return
 
 
 def _receive(pipe: Connection, received: "SimpleQueue[_Task | _Frames | int]") -> None:

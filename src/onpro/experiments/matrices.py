@@ -76,6 +76,60 @@ def confusion_matrix(runs: Sequence[Finished], side: int) -> Matrix:
     return Matrix(_group_labels(names, starts, " … "), [_cut(row) for row in share], group)
 
 
+@dataclass(frozen=True)
+class Course:
+    """A value of each class (row) at each evaluation (column); None where there is none."""
+
+    labels: list[str]
+    """Of the classes, or of groups of neighbours."""
+    columns: list[str]
+    """Tasks learned by each evaluation, or images seen where there are other evaluations."""
+    rows: list[list[float | None]]
+    group: int
+    """How many neighbouring classes a row stands for; it is their mean."""
+
+
+def course(
+    runs: Sequence[Finished], field: str, rows: int, columns: int = LARGEST_SIDE
+) -> Course | None:
+    """Mean of a field such as `memory_content` over the runs that have it; None if none has.
+
+    Classes are matched by their order of arrival, and named where that is the same in all runs. Of
+    more evaluations than columns, some at equal distances are shown.
+    """
+    known = [run for run in runs if run.result.get(field) and all(run.result[field])]
+    if not known:
+        return None
+    alike = [run for run in known if _shape(run, field) == _shape(known[0], field)]
+    values = np.array([run.result[field] for run in alike], dtype=float)  # None becomes NaN
+    evaluations, classes = values.shape[1:]
+    shown = [(k + 1) * evaluations // columns - 1 for k in range(columns)]
+    shown = shown if evaluations > columns else list(range(evaluations))
+    starts, group = _groups(classes, rows)
+    total = np.add.reduceat(np.nansum(values, axis=0)[shown], starts, axis=1)
+    count = np.add.reduceat((~np.isnan(values)).sum(axis=0)[shown], starts, axis=1)
+    cells = [
+        [cut(t / n) if n else None for t, n in zip(*column, strict=True)]
+        for column in zip(total.T.tolist(), count.T.tolist(), strict=True)
+    ]
+    orders = [_class_names(run) for run in alike]
+    same = all(order == orders[0] for order in orders)
+    names = orders[0] if same else [str(k + 1) for k in range(classes)]
+    return Course(_group_labels(names, starts, " … "), _evaluations(alike[0], shown), cells, group)
+
+
+def _shape(run: Finished, field: str) -> tuple[int, int]:
+    return len(run.result[field]), len(run.result[field][0])
+
+
+def _evaluations(run: Finished, shown: Sequence[int]) -> list[str]:
+    """Return labels of evaluations."""
+    curve = run.result.get("curve", ())
+    if len(curve) <= len(run.result["accuracy"]) or len(curve) <= shown[-1]:
+        return [str(k + 1) for k in shown]
+    return [f"{curve[k]['images']:,}" for k in shown]
+
+
 def _class_names(run: Finished) -> list[str]:
     return run.result.get("classes") or [str(k) for k in range(len(run.result["confusion"]))]
 

@@ -46,6 +46,18 @@ def draw(
     _save(lambda: FIGURES[name](experiments, options or Options()), path)
 
 
+def rendered(
+    name: str,
+    experiments: Sequence[Experiment],
+    format: str,
+    options: Options | None = None,
+    *,
+    dpi: int = 200,
+) -> bytes:
+    """Return the figure of a name as the content of a file."""
+    return _rendered(lambda: FIGURES[name](experiments, options or Options()), format, dpi)
+
+
 def draw_streams(
     streams: Mapping[str, ClassIncremental], path: Path, options: Options | None = None
 ) -> None:
@@ -54,12 +66,16 @@ def draw_streams(
 
 
 def _save(drawing: "Callable[[], Figure]", path: Path) -> None:
+    try:
+        content = _rendered(drawing, path.suffix.removeprefix(".").lower())
+    except ValueError as error:  # matplotlib does not know the ending
+        raise UserError(f"cannot save a figure as {path}: {error}.") from None
+    save(path, content)
+
+
+def _rendered(drawing: "Callable[[], Figure]", format: str, dpi: int = 200) -> bytes:
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it
-        figure = drawing()
-        try:
-            figure.savefig(drawn, format=path.suffix.removeprefix(".").lower(), dpi=200)
-        except ValueError as error:  # matplotlib does not know the ending
-            raise UserError(f"cannot save a figure as {path}: {error}.") from None
-    save(path, drawn.getvalue())
+        drawing().savefig(drawn, format=format, dpi=dpi)
+    return drawn.getvalue()

@@ -59,9 +59,18 @@ def load_models(
         yield [KeptModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
 
 
+def has_model(experiment: Experiment) -> bool:
+    """Return whether a run of an experiment has kept its model."""
+    return bool(_folders(experiment))
+
+
+def _folders(experiment: Experiment) -> list[Path]:
+    return [run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists()]
+
+
 def _folder(experiment: Experiment) -> Path:
     """Return the first run that has kept its model."""
-    folders = [run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists()]
+    folders = _folders(experiment)
     if not folders:
         raise UserError(
             f"no run of {experiment} has kept its model: train it again with onpro run and the "

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from onpro.losses import NO_CLASS, masked_cross_entropy
 from onpro.losses.precision import MASKED_LOGIT
@@ -70,7 +70,11 @@ class GSASettings(AdamSettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="up to 192",
-    data={**IMAGENET, **on(SHORT_STREAMS, learning_rate=5e-3)},
+    data={
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16, "new_replay": 6},
+    },
     recipes={
         "original": Recipe("its own code's numbers: the defaults", {}),
         "port": Recipe(
@@ -88,7 +92,7 @@ class GSA(Method[GSASettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.memory = self.make_memory()
         self.known = KnownClasses(self.network.classes, context.device)
-        outputs = self.network.classifier.out_features
+        outputs: int = self.network.classifier.out_features
         self.sums = torch.zeros(3, outputs, dtype=torch.float64, device=context.device)
         """Of each output, over the whole stream: number of images of its class, their
         probabilities of it, and those of all other images."""
@@ -188,5 +192,5 @@ def probability_sums(logits: Tensor, labels: Tensor, seen: Tensor) -> Tensor:
     """
     counted = (labels != NO_CLASS)[:, None].double()
     probability = logits.masked_fill(~seen, MASKED_LOGIT).double().softmax(dim=1) * counted
-    own = one_hot(labels.clamp(min=0), logits.shape[1]) * counted
+    own = (labels[:, None] == torch.arange(logits.shape[1], device=labels.device)).double()
     return torch.stack([own, probability * own, probability * (1 - own)]).sum(dim=1)

@@ -4,6 +4,7 @@ Lin et al., "PCR: Proxy-based Contrastive Replay for Online Class-Incremental Co
 CVPR 2023.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,8 +32,8 @@ class PCRSettings(ReplaySettings):
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
     crop, scr, dvc, gsa, mose, or several joined by + (default from the official code)."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    """What takes the steps: adam (default from MKD's port) or sgd (the official code)."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """What takes the steps: adam (default from MKD's port), adamw, or sgd (the official code)."""
 
     learning_rate: float = 5e-4
     """Length of the optimizer's steps (default from MKD's port, for Adam)."""
@@ -55,7 +56,11 @@ class PCRSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="cosine head",
     images_per_step="148",
-    data={**IMAGENET, **on(SHORT_STREAMS, learning_rate=5e-3)},
+    data={
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16},
+    },
     recipes={
         "original": FRAMEWORK.varied(
             "its own code's numbers", augmentation="scr", optimizer="sgd", learning_rate=0.1
@@ -99,6 +104,11 @@ class PCR(Method[PCRSettings]):
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """Logits of the classes seen so far, −∞ for others, whose proxies are random."""
-        logits = super().eval_scores(images)
-        unseen = [k for k in range(self.network.classes) if k not in self.progress.seen]
-        return logits.index_fill(1, torch.tensor(unseen, device=logits.device).long(), -torch.inf)
+        return seen_only(super().eval_scores(images), self.progress.seen)
+
+
+def seen_only(logits: Tensor, seen: Collection[int]) -> Tensor:
+    """Logits (n, classes) with −∞ for classes that have not been seen; a host–device sync."""
+    unseen = [label for label in range(logits.shape[1]) if label not in seen]
+    index = torch.tensor(unseen, dtype=torch.int64, device=logits.device)
+    return logits.index_fill(1, index, -torch.inf)

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from importlib.resources import files
 from itertools import zip_longest
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from onpro._version import __version__
 from onpro.experiments import Summary, summarise
 from onpro.experiments.experiment import MEASURES, Experiment
 from onpro.experiments.grouping import configuration, short_digest
-from onpro.experiments.matrices import accuracy_matrix, affordable_side, confusion_matrix
+from onpro.experiments.matrices import accuracy_matrix, affordable_side, confusion_matrix, course
 from onpro.experiments.statistics import accuracy_curve, forgetting_by_task
 from onpro.reports.tables import seed_ranges
 from onpro.runs import Finished
@@ -26,8 +26,14 @@ CONFUSION_CELLS = 1_000_000
 ACCURACY_CELLS = 800_000
 """Largest number of matrix cells in a page, some 4 MB; larger matrices are folded."""
 
+COURSE_CELLS = 400_000
+"""Largest number of cells of what a page shows class by class over time."""
+
 LONGEST_TEXT = 200
 """Longest setting or name in a page; the rest is cut."""
+
+COURSES = {"byClass": "class_accuracy", "stored": "memory_content"}
+"""What a page shows class by class over time, and the fields of results it comes from."""
 
 RUN_COLUMNS = (
     *("folder", "seed", "accuracy, %", "forgetting, %", "forgetting (strict), %"),
@@ -37,7 +43,19 @@ RUN_COLUMNS = (
 Value = TypeVar("Value", bound=Hashable)
 
 
-def page(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> str:
+class Picture(NamedTuple):
+    """A picture of a page: a PNG file, what it shows in a few words, and in a sentence."""
+
+    title: str
+    about: str
+    png: bytes
+
+
+def page(
+    experiments: Sequence[Experiment],
+    skipped: Sequence[str] = (),
+    pictures: Sequence[Picture] = (),
+) -> str:
     """Return an HTML page that needs no network: data, style and script are in it.
 
     What run files say is data only: it is embedded once as JSON without a letter that HTML could
@@ -46,6 +64,7 @@ def page(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> str:
     Args:
         experiments: experiments with finished runs.
         skipped: what was passed over, one sentence each, for the page to name.
+        pictures: figures of trained networks; without any the page has no such section.
     """
     style, script = _asset(*STYLES), _asset(*SCRIPTS)
     policy = (
@@ -56,7 +75,7 @@ def page(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> str:
         "policy": policy,
         "style": style,
         "script": script,
-        "data": harmless_json(content(experiments, skipped)),
+        "data": harmless_json(content(experiments, skipped) | {"pictures": _sources(pictures)}),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda slot: parts[slot[1]], _asset("page.html"))
 
@@ -71,11 +90,23 @@ def harmless_json(value: Any) -> str:
     return re.sub("[<>&]", lambda letter: f"\\u{ord(letter[0]):04x}", text)
 
 
+def _sources(pictures: Sequence[Picture]) -> list[dict[str, str]]:
+    return [
+        {
+            "title": _cut(picture.title),
+            "about": _cut(picture.about, 4 * LONGEST_TEXT),
+            "src": f"data:image/png;base64,{base64.b64encode(picture.png).decode()}",
+        }
+        for picture in pictures
+    ]
+
+
 def content(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> dict[str, Any]:
     """Return the data of the page, aggregated by experiment; the script rounds."""
     firsts = [one.runs[0].result for one in experiments]
     confusion_side = affordable_side((len(r["confusion"]) for r in firsts), CONFUSION_CELLS)
     accuracy_side = affordable_side((len(r["accuracy"]) for r in firsts), ACCURACY_CELLS)
+    course_side = affordable_side((len(r["confusion"]) for r in firsts), COURSE_CELLS)
     labels = Pool[tuple[str, ...]]()
     settings, conditions = Pool[tuple[str, str]](), Pool[tuple[tuple[str, str], ...]]()
     rows = []
@@ -85,6 +116,11 @@ def content(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> d
         confusion = confusion_matrix(one.runs, confusion_side)
         names = labels.index(tuple(_cut(name) for name in confusion.labels))
         row["confusion"] = vars(confusion) | {"labels": names}
+        for name, field in COURSES.items():
+            shown = course(one.runs, field, course_side, course_side)
+            if shown:
+                names = labels.index(tuple(_cut(label) for label in shown.labels))
+                row[name] = vars(shown) | {"labels": names}
         row["settings"] = [settings.index(pair) for pair in _settings(one)]
         row["runs"] = [[*_run(run), conditions.index(tuple(_conditions(run)))] for run in one.runs]
         rows.append(row)

@@ -31,46 +31,53 @@ function ramp(place, scale) {
 }
 
 /**
- * A heat map of rows of percents (a row may be shorter than there are columns). Its axes show as
- * many of the ticks as there is room for; tellCell(row label, column label, value) is the tooltip.
+ * A heat map of rows of percents (a row may be shorter than there are columns). Its columns have the
+ * labels of its rows unless they have their own. Its axes show as many of the ticks as there is room
+ * for; tellCell(row label, column label, value) is the tooltip.
  */
-function heatmap(place, { slot, title, caption, labels, ticks = labels, rows, scale, axes, tellCell }) {
+function heatmap(place, { slot, title, caption, labels, ticks = labels, columns, rows, scale, axes, tellCell }) {
   const figure = node("figure", {}, node("figcaption", {}, swatch(slot), " ", caption));
   place.append(figure);
   const room = Math.min(420, figure.clientWidth);
-  const count = labels.length;
-  const names = ticks.map((label) => fit(label, room / 3, TICK_SIZE));
-  const longest = Math.max(...names.map((name) => textWidth(name, TICK_SIZE)));
+  const shorten = (label) => fit(label, room / 3, TICK_SIZE);
+  const names = ticks.map(shorten);
+  const heads = columns?.map(shorten) ?? names;
+  const across = columns ?? labels;
+  const count = across.length;
+  const widestOf = (texts) => Math.max(...texts.map((text) => textWidth(text, TICK_SIZE)));
+  const longest = widestOf(heads);
   const isUpright = longest > 24;
   const breadth = isUpright ? TICK_SIZE : longest; // of a column's label
-  const margin = { left: longest + 24, right: breadth / 2, top: TICK_SIZE / 2 };
+  const margin = { left: widestOf(names) + 24, right: breadth / 2, top: TICK_SIZE / 2 };
   const widest = room - margin.left - margin.right;
-  const cell = Math.max(1, Math.min(44, count > 40 ? widest / count : Math.floor(widest / count)));
-  const side = cell * count;
-  const end = { x: margin.left + side, y: margin.top + side };
+  const most = Math.max(count, labels.length);
+  const cell = Math.max(1, Math.min(44, most > 40 ? widest / most : Math.floor(widest / most)));
+  const [wide, high] = [cell * count, cell * labels.length];
+  const end = { x: margin.left + wide, y: margin.top + high };
 
   const canvas = node("canvas", { role: "img", tabindex: 0, "aria-label": `${title} Arrow keys move from cell to cell.` });
   const cursor = node("div", { class: "cursor", hidden: true });
   const map = node("div", { class: "map" }, canvas, cursor);
   const height = end.y + (isUpright ? longest : TICK_SIZE) + 24;
   setPixels(map, { width: end.x + margin.right, height });
-  setPixels(canvas, { left: margin.left, top: margin.top, width: side, height: side });
+  setPixels(canvas, { left: margin.left, top: margin.top, width: wide, height: high });
   const write = (kind, text, at) => map.append(setPixels(node("span", { class: kind, "aria-hidden": "true" }, text), at));
   const step = labelStep(Math.max(TICK_SIZE, breadth) + 4, cell);
-  names.forEach((name, index) => {
-    if (index % step) return;
-    const middle = (index + 0.5) * cell;
-    write("row tick", name, { left: margin.left - 6, top: margin.top + middle });
-    write(isUpright ? "upright tick" : "tick", name, { left: margin.left + middle, top: end.y + 4 });
+  const eachTick = (texts, place) => texts.forEach((text, index) => {
+    if (index % step === 0) place(text, (index + 0.5) * cell);
   });
-  write("upright title", axes[0], { left: 6, top: margin.top + side / 2 });
-  write("title", axes[1], { left: margin.left + side / 2, top: height - TICK_SIZE });
+  eachTick(names, (name, middle) =>
+    write("row tick", name, { left: margin.left - 6, top: margin.top + middle }));
+  eachTick(heads, (head, middle) =>
+    write(isUpright ? "upright tick" : "tick", head, { left: margin.left + middle, top: end.y + 4 }));
+  write("upright title", axes[0], { left: 6, top: margin.top + high / 2 });
+  write("title", axes[1], { left: margin.left + wide / 2, top: height - TICK_SIZE });
   figure.append(map);
   const gap = cell > 6 ? 1 : 0;
-  paint(canvas, rows, { side, cell, gap, scale });
+  paint(canvas, rows, { wide, high, cell, gap, scale });
 
   explorable(canvas, {
-    count: count * count,
+    count: count * labels.length,
     first: 0,
     stride: count,
     nearest: (px, py) => {
@@ -83,21 +90,21 @@ function heatmap(place, { slot, title, caption, labels, ticks = labels, rows, sc
       cursor.hidden = false;
       setPixels(cursor, { left: margin.left + column * cell - 2, top: margin.top + row * cell - 2, width: size, height: size });
       return {
-        lines: tellCell(labels[row], labels[column], rows[row][column]).map((text) => [null, text]),
+        lines: tellCell(labels[row], across[column], rows[row][column]).map((text) => [null, text]),
         x: (column + 1) * cell,
         y: row * cell,
       };
     },
     clear: () => { cursor.hidden = true; },
   });
-  figure.append(dataTable(title, [`${axes[0]} \\ ${axes[1]}`, ...labels], () =>
-    rows.map((row, index) => [labels[index], ...labels.map((_, column) => number(row[column]))])));
+  figure.append(dataTable(title, [`${axes[0]} \\ ${axes[1]}`, ...across], () =>
+    rows.map((row, index) => [labels[index], ...across.map((_, column) => number(row[column]))])));
 }
 
 /** Fill the cells, with numbers where they fit. */
-function paint(canvas, rows, { side, cell, gap, scale }) {
+function paint(canvas, rows, { wide, high, cell, gap, scale }) {
   const sharp = Math.max(1, devicePixelRatio);
-  canvas.width = canvas.height = Math.ceil(side * sharp);
+  [canvas.width, canvas.height] = [wide, high].map((side) => Math.ceil(side * sharp));
   const pen = canvas.getContext("2d");
   pen.scale(sharp, sharp);
   pen.font = `${TICK_SIZE}px ${FONT}`;
@@ -105,6 +112,7 @@ function paint(canvas, rows, { side, cell, gap, scale }) {
   pen.textAlign = "center";
   const { stops, inkLow, inkHigh } = heatColours();
   rows.forEach((row, i) => row.forEach((value, j) => {
+    if (value == null) return;
     const share = scale(value / 100);
     pen.fillStyle = heat(stops, share);
     pen.fillRect(j * cell, i * cell, cell - gap, cell - gap);

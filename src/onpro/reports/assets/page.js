@@ -149,6 +149,66 @@ function drawConfusion(place) {
   }
 }
 
+/** A heat map of classes over evaluations for each experiment that has noted them. */
+function drawCourses(place, kind, { about, scale, tell }) {
+  for (const e of drawnExperiments().filter((e) => e[kind])) {
+    const { labels: index, columns, rows, group } = e[kind];
+    const labels = data.labels[index];
+    const folded = group > 1 ? `, mean of ${group} neighbouring classes a cell` : "";
+    heatmap(place, {
+      slot: slots.get(e),
+      title: `${about}: ${e.title}.`,
+      caption: caption(e.title, counted(e.n, "run") + folded),
+      labels,
+      ticks: group > 1 ? labels.map((label) => label.split(" … ", 1)[0]) : labels,
+      columns,
+      rows,
+      scale: scale(rows),
+      axes: ["class", columns.length === e.curve[0].length ? "after task" : "images seen"],
+      tellCell: (name, at, value) => [tell(value), `${name}, ${columns.length === e.curve[0].length ? `after task ${at}` : `after ${at} images`}`],
+    });
+  }
+}
+
+function drawClasses(place) {
+  drawCourses(place, "byClass", {
+    about: "Accuracy in percent on each class at each evaluation",
+    scale: () => LINEAR,
+    tell: (value) => (value == null ? "not evaluated yet" : `${number(value)} %`),
+  });
+}
+
+function drawMemory(place) {
+  drawCourses(place, "stored", {
+    about: "Images of each class in the memory at each evaluation",
+    scale: (rows) => {
+      const most = rows.flat().reduce((best, value) => Math.max(best, value), 1);
+      return (share) => (100 * share) / most;
+    },
+    tell: (value) => (value === 1 ? "1 image" : `${number(value, Number.isInteger(value) ? 0 : 1)} images`),
+  });
+}
+
+function showPictures() {
+  byId("pictures-list").append(...data.pictures.map(({ title, about, src }) =>
+    node("figure", {}, node("figcaption", {}, title),
+      node("div", { class: "box", role: "region", "aria-label": title, tabindex: 0 }, node("img", { src, alt: about })),
+      node("p", { class: "note" }, about))));
+}
+
+/** Show the sections that there is anything for, and their links. */
+function showSections() {
+  const present = {
+    classes: experiments.some((e) => e.byClass),
+    memory: experiments.some((e) => e.stored),
+    pictures: data.pictures.length > 0,
+  };
+  for (const [id, isPresent] of Object.entries(present)) {
+    byId(id).hidden = !isPresent;
+    document.querySelector(`nav a[href="#${id}"]`).hidden = !isPresent;
+  }
+}
+
 function drawTimes(place) {
   const places = new Set(drawnExperiments().map((e) => e.data));
   for (const [name, group] of byData(shownExperiments().filter((e) => places.has(e.data)))) {
@@ -170,6 +230,8 @@ const CHARTS = {
   "forgetting-charts": drawForgetting,
   "matrices-maps": drawMatrices,
   "confusion-maps": drawConfusion,
+  "classes-maps": drawClasses,
+  "memory-maps": drawMemory,
   "time-charts": drawTimes,
 };
 
@@ -280,12 +342,15 @@ function introduce() {
 }
 
 introduce();
+showSections();
+showPictures();
 const hasManyNames = new Set(experiments.map((e) => e.name)).size > 20;
 const groups = [[hasManyNames ? "method" : "name", "method"], ["data", "data set"], ["memory", "memory"]];
 byId("filters").append(...groups.map(([key, title]) => filterGroup(key, title)).filter(Boolean));
 byId("bands").append(bandChoice());
 ramp(byId("matrices-ramp"), LINEAR);
 ramp(byId("confusion-ramp"), ROOT);
+ramp(byId("classes-ramp"), LINEAR);
 const table = resultsTable(byId("table"), columnsFor(experiments), pick, list);
 for (const button of document.querySelectorAll(".more")) {
   button.addEventListener("click", () => {
