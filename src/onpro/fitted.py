@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onpro.inputs import as_array, as_labels
-from onpro.methods.base import EVAL_BATCH
+from onpro.methods.base import EVAL_BATCH, Method
 from onpro.methods.registry import AnyMethod
 from onpro.randomness import derive_seed
 from onpro.restoring import check_method
@@ -148,20 +148,32 @@ class FittedModel:
         """
         self.labels = dict(zip(state["outputs"], state["labels"], strict=True))
         self.taken, self.seen = state["taken"], state["seen"]
-        learned = dict(state["method"])
-        context, random = self.method.context, self.method.random
-        if state["device"] != context.device.type:
-            # The state of a generator is of no use on another kind of device; a generator that
-            # starts over would repeat its numbers.
-            for purpose in learned["random"]:
-                seed = derive_seed(context.seed, f"{purpose} after {self.seen}")
-                random[purpose].manual_seed(seed)
-            learned["random"] = random.state_dict()
-        scaler = self.method.scaler.state_dict()
-        if bool(learned["scaler"]) != bool(scaler):  # only fp16 scales the loss
-            learned["scaler"] = scaler
+        learned = state["method"]
+        same_device = state["device"] == self.method.context.device.type
+        learned = self._adapted(self.method, learned, same_device=same_device)
         self.stepper.load_state_dict(learned)
         check_method(self.method, learned, state)
+
+    def _adapted(
+        self, method: AnyMethod, learned: Mapping[str, Any], *, same_device: bool
+    ) -> dict[str, Any]:
+        """Return a state of a method, and of methods inside it, as this device and precision need.
+
+        The state of a generator is of no use on another kind of device; a generator that starts
+        over would repeat its numbers.
+        """
+        adapted, random, scaler = dict(learned), method.random, method.scaler.state_dict()
+        if not same_device:
+            for purpose in learned["random"]:
+                seed = derive_seed(method.context.seed, f"{purpose} after {self.seen}")
+                random[purpose].manual_seed(seed)
+            adapted["random"] = random.state_dict()
+        if bool(learned["scaler"]) != bool(scaler):  # only fp16 scales the loss
+            adapted["scaler"] = scaler
+        for name, part in vars(method).items():
+            if isinstance(part, Method):
+                adapted[name] = self._adapted(part, learned[name], same_device=same_device)
+        return adapted
 
 
 def shape_of(pixels: Tensor) -> tuple[int, int, int]:

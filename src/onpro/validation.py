@@ -116,6 +116,9 @@ RESERVED = frozenset(
         "seed",
         "seeds",
         "settings",
+        "shortcut",
+        "shortcut_size",
+        "shortcut_strength",
         "slurm",
         "std",
         "stream",
@@ -124,6 +127,7 @@ RESERVED = frozenset(
         "tensorboard",
         "threads",
         "time",
+        "validation",
         "wandb",
         "workers",
     }

@@ -22,7 +22,7 @@ from onpro.training.statefile import freeze, load_state, save_state
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-@pytest.mark.parametrize("method", ["er", "onpro", "er-kd", "er-rot"])
+@pytest.mark.parametrize("method", ["er", "onpro", "er-kd", "er-rot", "er-mkd", "er-ccldc"])
 @pytest.mark.parametrize("way", ["file", "clone", "pickle", "deepcopy"])
 def test_a_copy_goes_on_exactly_as_the_original(
     make: Any, photos: Any, fingerprint: Any, tmp_path: Path, method: str, way: str

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onpro.data import load
+from onpro.data import load, workers
 from onpro.data.lazy import LIMIT
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare
@@ -39,6 +39,8 @@ def folder_run(birds: Path) -> RunConfig:
 
 
 def test_both_ways_train_the_same_network(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "cpus", lambda: 3)
+    monkeypatch.setattr(workers, "WORTH_A_WORKER", 30)
     trained = []
     for limit in ("1", "0"):
         monkeypatch.setenv(LIMIT, limit)

@@ -324,19 +324,17 @@ def test_files_of_every_ending_are_read(tmp_path: Path, suffix: str) -> None:
 
 PEAK = """
 import resource, sys
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from onpro.data import decode
-from onpro.data.image_files import ImageFile, ImageFiles
-most, small, *files = sys.argv[1:]
+most, *files = sys.argv[1:]
 if int(most):
     decode.DECODING = decode.Quota(int(most))
 def peak():
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
-for file in files:
-    of_a_thread = [Path(file)] + [Path(small)] * (decode.CHUNK - 1)
-    files = [ImageFile(str(path), 0) for path in 6 * of_a_thread]
-    decode.decode_all(ImageFiles(Path(), files, 8), range(len(files)), "")
+with ThreadPoolExecutor(6) as pool:
+    for file in files:
+        list(pool.map(decode.decode_image, 6 * [decode.Encoded(file, file)], 6 * [8]))
 print(peak() - before)
 """
 
@@ -354,8 +352,7 @@ def test_images_that_unfold_are_not_decoded_all_at_once(
     tmp_path: Path, side: int, most: int, bytes_at_peak: float
 ) -> None:
     """Six small files, each of which takes a hundred times its size and more when decoded."""
-    files = [tmp_path / "small.png"]
-    save(files[0])
+    files = []
     for mode in ("LA", "I;16"):
         files.append(tmp_path / f"{mode[0]}.png")
         Image.new(mode, (side, side)).save(files[-1])

@@ -2,9 +2,6 @@
 
 import logging
 import os
-import threading
-import time
-from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from onpro.data import lazy, load
+from onpro.data import load, workers
 from onpro.data.decode import looks_whole
 from onpro.data.imageset import ImageSet, measure
 from onpro.data.lazy import LazySplit
@@ -43,7 +40,12 @@ def both(birds: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ImageSet, ImageS
     return in_memory, as_needed
 
 
-def test_both_ways_give_the_same_data(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cpus", [1, 4])
+def test_both_ways_give_the_same_data(
+    birds: Path, cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "cpus", lambda: cpus)
+    monkeypatch.setattr(workers, "WORTH_A_WORKER", 40)
     in_memory, as_needed = both(birds, monkeypatch)
     assert as_needed.classes == in_memory.classes
     assert (as_needed.mean, as_needed.std) == (in_memory.mean, in_memory.std)
@@ -116,56 +118,6 @@ def test_of_many_images_some_are_measured(birds: Path, monkeypatch: pytest.Monke
     in_memory, as_needed = both(birds, monkeypatch)
     assert (as_needed.mean, as_needed.std) == (in_memory.mean, in_memory.std)
     assert in_memory.mean == measure(in_memory.train.images[::3])[0]
-
-
-class Slow:
-    """Images that take a while, of which it is noted which were decoded."""
-
-    size, digest = 4, "slow"
-
-    def __init__(self, broken: int = -1) -> None:
-        self.decoded: list[int] = []
-        self.broken = broken
-
-    def __len__(self) -> int:
-        return 1000
-
-    def decode(self, index: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-        time.sleep(0.002 * (index % 3))
-        if index == self.broken:
-            raise UserError("image 42 is damaged")
-        self.decoded.append(index)
-        return np.full((3, 4, 4), index % 256, np.uint8)
-
-    def check(self) -> None:
-        raise NotImplementedError
-
-
-def test_images_are_decoded_ahead_but_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy, "AHEAD", 20)
-    source = Slow()
-    split = LazySplit(source, torch.arange(1000))
-    batches = split.batches(torch.arange(1000).flip(0).split(5))
-    threads = threading.active_count()
-    for k in range(3):
-        batch = next(batches)
-        assert batch.labels.tolist() == list(range(999 - 5 * k, 994 - 5 * k, -1)), "in order"
-        assert batch.images[:, 0, 0, 0].tolist() == [label % 256 for label in batch.labels.tolist()]
-    deadline = time.monotonic() + 30
-    while len(source.decoded) < 35 - 5 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert 30 <= len(source.decoded) <= 35
-    assert isinstance(batches, Generator)
-    batches.close()
-    assert threading.active_count() == threads, "no thread is left"
-
-
-def test_a_damaged_image_is_reported_when_its_batch_is_due() -> None:
-    batches = LazySplit(Slow(broken=42), torch.arange(1000)).batches(torch.arange(1000).split(10))
-    for _ in range(4):
-        next(batches)
-    with pytest.raises(UserError, match="image 42 is damaged"):
-        next(batches)
 
 
 @pytest.mark.parametrize("kind", ["cut", "empty"])

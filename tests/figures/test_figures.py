@@ -11,6 +11,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from onpro.errors import UserError
+from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
 from onpro.figures.style import Options, Width
@@ -39,6 +40,7 @@ def finished(method: str, seed: int, **settings: float) -> Finished:
     told |= {"prototypes": measured(3, 20 + seed // 10)}
     config = {"method": method, "data": "digits", "settings": {"replay_batch": 64} | settings}
     experiment = {"experiment": f"{method} {settings}", "config": config}
+    told |= dict.fromkeys(CUE_MEASURES.values(), 10.0 + seed)
     folder = Path(f"{method}-digits-m50-s{seed}-0123abcd")
     return Finished(folder, result(method, seed) | told | experiment)
 
@@ -184,6 +186,39 @@ def test_shared_time_is_marked() -> None:
 def test_confusions_of_any_number_of_classes(classes: int) -> None:
     run = Finished(Path("a"), result(classes=classes))
     drawn("confusion", [run]).draw_without_rendering()
+
+
+def without_shortcut(method: str) -> Finished:
+    run = finished(method, 0)
+    kept = {name: v for name, v in run.result.items() if name not in CUE_MEASURES.values()}
+    return Finished(run.folder, kept)
+
+
+def test_the_shortcut_figure_shows_means_and_intervals_of_each_experiment() -> None:
+    figure = drawn("shortcut", [finished(name, seed) for name in ("er", "scr") for seed in (0, 3)])
+    figure.draw_without_rendering()
+    accuracy, reliance, following = figure.axes
+    assert [text.get_text() for text in accuracy.get_yticklabels()] == ["er", "scr"]
+    shown = {float(np.asarray(line.get_xdata())[0]) for line in reliance.get_lines()}
+    assert shown == {0.0, 11.5}, "the axis and the means"
+    legend = following.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "class of any task",
+        "class of any task, no cue",
+        "class of the same task",
+        "class of the same task, no cue",
+    ]
+
+
+def test_runs_without_a_shortcut_are_left_out_of_its_figure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    figure = drawn("shortcut", [finished("er", 0), without_shortcut("scr")])
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["er"]
+    assert caplog.messages == ["left out, since it has no shortcut: scr, digits, M = 50."]
+    with pytest.raises(UserError, match="none of these runs has a shortcut: train some with onpro"):
+        drawn("shortcut", [without_shortcut("scr")])
 
 
 WIDTHS: list[Width] = ["column", "page"]

@@ -18,8 +18,6 @@ TESTS = Path(__file__).parents[1]
 
 DEPENDS_ON_THE_PROCESSOR = "float32 of an untrained network; steps64 has it in float64"
 UNREAD = {
-    "baselines/erace.*": "ER-ACE is not implemented yet",
-    "baselines/pcr.*": "PCR is not implemented yet",
     "baselines/ocm.first_step.after.*": DEPENDS_ON_THE_PROCESSOR,
     "baselines/ocm.first_step.grad.*": DEPENDS_ON_THE_PROCESSOR,
     "baselines/ocm.later_step.after.*": DEPENDS_ON_THE_PROCESSOR,

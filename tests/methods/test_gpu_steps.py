@@ -19,7 +19,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
-@pytest.mark.parametrize("name", sorted(methods()))
+@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
 def test_no_step_waits_for_the_device(name: str, precision: Precision) -> None:
     data = tiny()
     device = torch.device("cuda")

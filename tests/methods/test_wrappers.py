@@ -23,9 +23,16 @@ from onpro.training.check import (
 from tests.methods.learners import DATA, batches, learner, refused, stepper, watch
 
 ROTATED = {"rotations": 4}
+QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
 OTHERS = [
-    *((f"{base}-rot", ROTATED) for base in ("aser", "gss", "mir", "scr")),
-    *((f"{base}-kd", {}) for base in ("aser", "dvc", "gss", "mir", "scr")),
+    *(
+        (f"{base}-rot", ROTATED)
+        for base in ("aser", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
+    *(
+        (f"{base}-kd", {})
+        for base in ("aser", "dvc", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
     ("er-rot-kd", ROTATED),
 ]
 
@@ -37,6 +44,9 @@ OTHERS = [
         ("dvc-rot", ROTATED),
         ("er-kd", {}),
         ("er-kd-rot", ROTATED),
+        ("er-mkd", QUICK),
+        ("er-ccldc", QUICK),
+        ("er-gwm", QUICK),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )

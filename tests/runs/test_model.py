@@ -47,7 +47,9 @@ def trained(folder: Path, config: RunConfig) -> tuple[Trainer, OnlineClassifier]
 
 
 @pytest.mark.parametrize("model", ["network", "memory"])
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-kd", "er-rot"])
+@pytest.mark.parametrize(
+    "name", [*sorted(methods()), "er-kd", "er-rot", "er-mkd", "er-ccldc", "er-gwm"]
+)
 def test_it_predicts_as_the_method_of_the_run(tmp_path: Path, name: str, model: KeptModel) -> None:
     settings = settings_for(name, "tiny")
     config = replace(ER, method=name, settings=settings, class_order="random", model=model)

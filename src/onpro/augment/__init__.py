@@ -6,6 +6,7 @@ from onpro.augment.mixup import mix
 from onpro.augment.normalise import Normalise
 from onpro.augment.ocm import OcmAugmentation
 from onpro.augment.pipeline import NAMES, Augmentation, Chain, OnPixels, build, parts_of
+from onpro.augment.randaugment import RandAugmentation
 from onpro.augment.rotation import (
     check_rotation,
     interleaved_labels,
@@ -25,6 +26,7 @@ __all__ = [
     "Normalise",
     "OcmAugmentation",
     "OnPixels",
+    "RandAugmentation",
     "ScrAugmentation",
     "build",
     "check_rotation",

@@ -62,6 +62,8 @@ _BUILDERS: dict[str, Callable[[Normalise, bool], Augmentation]] = {
     "crop": lambda normalise, _: CropAugmentation(fill=normalise.black),
     "scr": lambda normalise, _: OnPixels(ScrAugmentation(), normalise),
     "dvc": lambda normalise, _: OnPixels(DvcAugmentation(), normalise),
+    "gsa": lambda _, fused: OcmAugmentation(area=(0.6, 1.0), flip=0.0, gray=0.2, fused=fused),
+    "mose": lambda _, fused: OcmAugmentation(flip=0.0, fused=fused),
 }
 
 NAMES: tuple[str, ...] = tuple(_BUILDERS)

@@ -13,7 +13,8 @@ from onpro.streams import Batch
 from onpro.training import Trainer
 
 WARM_UP = 20
-"""Steps before the measurement: engines are at their speed, and threads decode ahead."""
+"""Steps before the measurement: engines are at their speed, and workers have started and decode
+ahead."""
 
 
 def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class FigureOptions:
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
     """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
-    memory, prototypes, replay, stream, sweep or time; see --list."""
+    memory, prototypes, replay, shortcut, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, or folders that contain run folders at any depth; stream needs none."""
@@ -49,7 +49,8 @@ class FigureOptions:
     projected (tsne or pca), or which maps attention is drawn on (last or fine)."""
 
     measure: str = "accuracy"
-    """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last or seconds."""
+    """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last, seconds, or one of
+    a shortcut, such as reliance."""
 
     after: str = ""
     """Of features: comma-separated tasks after which to show them, of runs with --keep-model tasks.
@@ -175,6 +176,7 @@ def _title(config: "RunConfig") -> str:
         *([f"{config.tasks} tasks"] if config.tasks is not None else []),
         *(["classes in random order"] if config.class_order == "random" else []),
         *([f"{limit} images per class"] if limit is not None else []),
+        *([f"{config.validation:g} held out"] if config.validation else []),
         *([f"batches of {config.batch_size}"] if config.batch_size != 10 else []),
         *([f"{config.evaluations} evaluations"] if config.evaluations else []),
     ]

@@ -180,8 +180,9 @@ class ManyOptions:
     """How the table is printed; with --dry-run, all but text have a line for each experiment."""
 
     measures: str = ""
-    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last or
-    seconds (default: those of the paper's table, or accuracy and forgetting)."""
+    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last,
+    seconds, or those of a shortcut, such as reliance and following (default: those of the paper's
+    table, or accuracy and forgetting)."""
 
     compare: bool = False
     """Compare all pairs of experiments: paired t-test on the same stream, else Welch's test, with

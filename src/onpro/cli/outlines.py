@@ -107,6 +107,7 @@ def read(folder: Path, decorator: str) -> dict[str, Outline]:
             about = {"name": _value(name)}
             about |= {str(word.arg): _value(word.value) for word in call.keywords}
             data, named = about.pop("data", {}), about.pop("recipes", {})
+            about.pop("bases", None)
             kind = _settings(ast.unparse(settings), classes)
             found[about["name"]] = Outline(about, kind, named, data)
     return dict(sorted(found.items()))

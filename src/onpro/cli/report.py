@@ -55,8 +55,8 @@ class ReportOptions:
     """Format, if not that of the file. (default: text on a terminal, else markdown)"""
 
     measures: str = "accuracy,forgetting"
-    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last or
-    seconds."""
+    """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last,
+    seconds, or those of a shortcut, such as reliance and following."""
 
     by_task: bool = False
     """Show accuracy and forgetting after each task instead of intervals."""

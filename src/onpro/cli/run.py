@@ -13,7 +13,13 @@ from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
 from onpro.cli.parsing import parse, require_path
 from onpro.cli.signals import importing
-from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
+from onpro.cli.stream_options import (
+    ShortcutOptions,
+    check_stream_options,
+    chosen_kind,
+    command_with,
+    stream_of,
+)
 from onpro.errors import UserError
 from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
@@ -73,11 +79,20 @@ class RunOptions:
     limit_per_class: int | None = None
     """Use only so many training and test images of each class, for a quick try."""
 
+    validation: float = 0.0
+    """Hold out this share of each class's training images and evaluate on them, not on test images,
+    to choose settings."""
+
     fresh: bool = False
     """Start over even if this very run is already finished or interrupted in OUT."""
 
 
-GROUPS = {"run": RunOptions, "compute": ComputeOptions, "execution": ExecutionOptions}
+GROUPS = {
+    "run": RunOptions,
+    "shortcut": ShortcutOptions,
+    "compute": ComputeOptions,
+    "execution": ExecutionOptions,
+}
 """Options of every method, in the order of the help."""
 
 
@@ -119,6 +134,7 @@ def main(arguments: Sequence[str]) -> int:
         from onpro.methods import data_values, recipes
         from onpro.runs import RunConfig, require_writable
 
+    command.shortcut.check()
     require_seeds(options.seeds)
     execution.check()
     require_writable(options.out)
@@ -143,11 +159,13 @@ def main(arguments: Sequence[str]) -> int:
                 stream=stream_of(command, kind),
                 hide_boundaries=options.hide_boundaries,
                 evaluations=options.evaluations,
+                **vars(command.shortcut),
                 tasks=options.tasks,
                 batch_size=options.batch_size,
                 class_order=options.class_order,
                 image_size=options.image_size,
                 limit_per_class=options.limit_per_class,
+                validation=options.validation,
                 **vars(place),
             )
             for seed in range(options.seed, options.seed + options.seeds)
@@ -196,7 +214,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
         for wrapper, added in wrapper_outlines().items():
-            if first.recipe.startswith(wrapper) or first.recipe in added.about["title"].split():
+            if first.recipe.startswith(wrapper) or added.about["title"].startswith(first.recipe):
                 _suggest_wrapped(name, wrapper, f"recipe '{first.recipe}'")
     with importing():
         from onpro.methods import settings_for

@@ -1,15 +1,38 @@
-"""The option `--stream KIND`, and the options that the kind has."""
+"""The option `--stream KIND`, the options that the kind has, and those of a shortcut."""
 
 from collections.abc import Sequence
-from dataclasses import fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from itertools import pairwise
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.streams import Disjoint, StreamKind, find_kind, stream_kinds
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind, find_kind, stream_kinds
 
 KIND = "stream_kind"
 """Name of the group of options that a kind of stream has, in a command."""
+
+
+@dataclass(frozen=True)
+class ShortcutOptions:
+    """Cues in training images; see `docs/shortcuts.md`."""
+
+    shortcut: float = 0.0
+    """Paint a cue into this share of each class's training images, from 0 to 1: a coloured patch
+    that tells the classes of a task apart and belongs to other classes in other tasks. After each
+    task the method is tested without cues, with true and with wrong ones."""
+
+    shortcut_size: float = ShortcutSettings.size
+    """Edge of the cue as a share of the image's edge, at most 0.5."""
+
+    shortcut_strength: float = ShortcutSettings.strength
+    """Opacity of the cue, at most 1."""
+
+    def check(self) -> None:
+        """Raise UserError for options of a cue that is not painted."""
+        for field in fields(self)[1:]:
+            if not self.shortcut and getattr(self, field.name) != field.default:
+                option = f"--{field.name.replace('_', '-')}"
+                raise UserError(f"{option} is for --shortcut SHARE: add that, or leave it out.")
 
 
 def chosen_kind(arguments: Sequence[str]) -> type[StreamKind]:

@@ -16,6 +16,9 @@ from onpro.text import visible, written
 SHOWN = {"average accuracy": "accuracy", "average forgetting": "forgetting"}
 """Measures and their titles."""
 
+SHOWN_OF_CUES = {"shortcut reliance": "reliance", "cue-following rate": "following"}
+"""Those of runs with a shortcut."""
+
 WITH_TITLES = 6
 """Most tasks whose columns are titled "task 1" and so on in 80 columns, instead of by a number."""
 
@@ -24,7 +27,7 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
     """Print accuracy after each task, averages, and where each run was saved."""
     for run in runs:
         print_accuracy(run.result, file)
-        for title, measure in SHOWN.items():
+        for title, measure in _shown(run.result).items():
             print(f"{title:<20} {written(run.result[MEASURES[measure]], '.2f'):>6} %", file=file)
         seconds = written(run.result["train_seconds"], ".1f")
         sharing = run.result.get("shared_by", 1)
@@ -57,9 +60,14 @@ def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
     print_table(header, rows, file)
 
 
+def _shown(result: dict[str, Any]) -> dict[str, str]:
+    """Return the measures of a run to print, by title."""
+    return SHOWN | (SHOWN_OF_CUES if "cues" in result else {})
+
+
 def _print_together(title: str, experiment: Experiment, file: TextIO) -> None:
     rows = []
-    for shown, measure in SHOWN.items():
+    for shown, measure in _shown(experiment.runs[0].result).items():
         of_all = summarise(experiment.values(measure))
         mean, deviation, interval = (
             "" if value is None else written(value, ".2f")

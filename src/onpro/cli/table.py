@@ -1,7 +1,7 @@
 """`onpro table NAME`: reproduce a table of the paper and compare."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import tyro
@@ -10,7 +10,13 @@ from onpro.cli.options import ExecutionOptions, ManyComputeOptions, ManyOptions
 from onpro.cli.parsing import comma_separated, parse, whole_numbers
 from onpro.cli.printing import print_table
 from onpro.cli.signals import importing
-from onpro.cli.stream_options import check_stream_options, chosen_kind, command_with, stream_of
+from onpro.cli.stream_options import (
+    ShortcutOptions,
+    check_stream_options,
+    chosen_kind,
+    command_with,
+    stream_of,
+)
 from onpro.errors import UserError
 from onpro.streams import Disjoint
 
@@ -46,6 +52,10 @@ class TableOptions:
     limit_per_class: int | None = None
     """Use only so many images of each class, for a quick try; the paper's values are left out."""
 
+    validation: float = 0.0
+    """Hold out this share of each class's training images and evaluate on them, not on test images;
+    the paper's values are left out."""
+
     stream: str = "disjoint"
     """Kind of stream: a name that `onpro streams` lists, whose settings are further options; the
     paper's values are left out."""
@@ -60,6 +70,7 @@ class TableOptions:
 
 GROUPS: dict[str, Any] = {
     "table": TableOptions,
+    "shortcut": ShortcutOptions,
     "runs": ManyOptions,
     "compute": ManyComputeOptions,
     "execution": ExecutionOptions,
@@ -79,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     check_stream_options(kind, command_type, arguments)
     command = parse(command_type, arguments, command="onpro table", about=about)
     options = command.table
+    command.shortcut.check()
     with importing():
         from onpro.cli.many import carry_out
         from onpro.experiments.tables import paper_table, paper_tables
@@ -95,9 +107,14 @@ def main(arguments: Sequence[str]) -> int:
     )
     stream = {
         "limit_per_class": (options.limit_per_class, None),
+        "validation": (options.validation, 0.0),
         "stream": (stream_of(command, kind), Disjoint()),
         "hide_boundaries": (options.hide_boundaries, False),
         "evaluations": (options.evaluations, 0),
+        **{
+            field.name: (getattr(command.shortcut, field.name), field.default)
+            for field in fields(ShortcutOptions)
+        },
     }
     given = tuple((name, value) for name, (value, usual) in stream.items() if value != usual)
     return carry_out(

@@ -5,21 +5,21 @@ resizes faster, but its pixels depend on the CPU's instruction set; hence Pillow
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from io import BytesIO
 from pathlib import Path
 from threading import Condition
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL import ExifTags, Image, ImageOps
-from torch import Tensor
 
-from onpro.data.progress import showing
 from onpro.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_PIXELS_IN_FILE = 2**26
 """Larger images are refused before they are decoded."""
@@ -35,10 +35,10 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """Pillow formats that are decoded, whatever the file's suffix. Others can be unsafe: Pillow runs
 EPS files with Ghostscript."""
 
-CHUNK = 64
-"""Images that a thread decodes before it takes more."""
-
 Pixels = npt.NDArray[np.uint8]
+
+Taking = Callable[[int], AbstractContextManager[None]]
+"""Gives a context in which a number of pixels may be decoded."""
 
 
 class Quota:
@@ -66,8 +66,17 @@ DECODING = Quota(MOST_PIXELS_AT_ONCE)
 """Pixels that may be decoded at the same time."""
 
 
+class Encoded(NamedTuple):
+    """An encoded image."""
+
+    source: str | bytes
+    """Path or content of a file; empty if the image is missing."""
+    name: str
+    """Name of the image in error messages."""
+
+
 class Images(Protocol):
-    """Encoded images, which are decoded one by one, by several threads at once."""
+    """Encoded images."""
 
     @property
     def size(self) -> int:
@@ -80,60 +89,40 @@ class Images(Protocol):
     def __len__(self) -> int:
         """Number of images."""
 
-    def decode(self, index: int) -> Pixels:
-        """Return an image as uint8 (3, size, size); a `UserError` names a damaged one."""
+    def encoded(self, index: int) -> Encoded:
+        """Return an image."""
 
     def check(self) -> None:
         """Raise a `UserError` that names a damaged image, as far as a quick look can tell."""
 
 
-def decode_all(images: Images, indices: Sequence[int], title: str) -> Tensor:
-    """Decode images to uint8 (n, 3, size, size), in threads, and show progress.
-
-    Args:
-        images: the encoded images.
-        indices: which of them.
-        title: description of the progress bar.
-    """
-    decoded = torch.empty(len(indices), 3, images.size, images.size, dtype=torch.uint8)
-    rows = decoded.numpy()  # copied by NumPy, for torch would use several threads in each of ours
-    starts = range(0, len(indices), CHUNK)
-
-    def decode_chunk(start: int) -> None:
-        for row, index in enumerate(indices[start : start + CHUNK], start):
-            rows[row] = images.decode(index)
-
-    # Pillow decodes without holding the GIL.
-    with ThreadPoolExecutor() as pool, showing(title, len(indices)) as advance:
-        try:
-            for start, _ in zip(starts, pool.map(decode_chunk, starts), strict=True):
-                advance(min(CHUNK, len(indices) - start))
-        except BaseException:  # on Ctrl-C too, without working off the queue
-            pool.shutdown(cancel_futures=True)
-            raise
-    return decoded
-
-
-def decode_file(path: Path, size: int) -> Tensor:
+def decode_file(path: Path, size: int) -> "Tensor":
     """Decode an image file to uint8 (3, size, size); see `decode_image`."""
-    return torch.from_numpy(decode_image(path, size, name=path).copy())
+    import torch
+
+    return torch.from_numpy(decode_image(Encoded(str(path), str(path)), size).copy())
 
 
-def decode_image(source: str | Path | BinaryIO, size: int, *, name: object) -> Pixels:
+def decode_image(encoded: Encoded, size: int, quota: Taking | None = None) -> Pixels:
     """Decode an encoded image to uint8 (3, size, size).
 
     The image is rotated according to its EXIF orientation, converted to RGB, resized with
-    antialiasing so that its shorter side fits, and centre-cropped to a square.
+    antialiasing so that its shorter side fits, and centre-cropped to a square. A `UserError` names
+    an image that cannot be decoded.
 
     Args:
-        source: a path or a file object.
+        encoded: the image.
         size: side of the square in pixels.
-        name: name of the image in error messages.
+        quota: context in which a number of pixels may be decoded (default: a part of `DECODING`).
     """
+    source, name = encoded
+    if not source:
+        raise UserError(f"the image {name} is missing; remove its row.")
     try:
-        with Image.open(source, formats=FORMATS) as image:
+        file = BytesIO(source) if isinstance(source, bytes) else source
+        with Image.open(file, formats=FORMATS) as image:
             _require_few_pixels(image)
-            with DECODING.taking(image.width * image.height):
+            with (quota or DECODING.taking)(image.width * image.height):
                 square = _square(image, size)
                 image.close()  # frees its pixels
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

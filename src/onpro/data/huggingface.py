@@ -4,14 +4,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import torch
 
-from onpro.data.decode import Pixels, decode_image
+from onpro.data.decode import Encoded
 from onpro.data.imageset import ImageSet, Split, measured
 from onpro.data.lazy import split_of
 from onpro.data.random_split import random_test_images
@@ -217,15 +216,12 @@ class Rows:
             digest.update(encoded.get("bytes") or b"")
         return digest.hexdigest()
 
-    def decode(self, index: int) -> Pixels:
-        """Return an image as uint8 (3, size, size)."""
+    def encoded(self, index: int) -> Encoded:
+        """Return an image."""
         row = self.rows[index]
-        name = f"{row} of {self.where}"
-        encoded = self._encoded[row][self.column]
-        if not encoded or not (encoded["bytes"] or encoded["path"]):
-            raise UserError(f"the image {name} is missing; remove its row.")
-        source = BytesIO(encoded["bytes"]) if encoded["bytes"] else encoded["path"]
-        return decode_image(source, self.size, name=name)
+        found = self._encoded[row][self.column] or {}
+        source = found.get("bytes") or found.get("path") or b""
+        return Encoded(source, f"{row} of {self.where}")
 
     def check(self) -> None:
         """Do nothing: the formats that hold rows have checks of their own."""

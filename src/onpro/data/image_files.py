@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from onpro.data.decode import Pixels, decode_image, looks_whole
+from onpro.data.decode import Encoded, decode_image, looks_whole
 from onpro.data.imageset import Split
 from onpro.data.lazy import split_of
 from onpro.data.progress import showing
@@ -55,10 +55,10 @@ class ImageFiles:
             digest.update(f"\n{file.bytes} {file.name}".encode(errors="surrogateescape"))
         return digest.hexdigest()
 
-    def decode(self, index: int) -> Pixels:
-        """Return an image as uint8 (3, size, size)."""
-        path = self._path(index)
-        return decode_image(path, self.size, name=path)
+    def encoded(self, index: int) -> Encoded:
+        """Return an image."""
+        path = os.path.join(self.folder, self.files[index].name)  # noqa: PTH118 # a million times
+        return Encoded(path, path)
 
     def check(self) -> None:
         """Look at the first and last bytes of each file; decode those that look damaged."""
@@ -66,15 +66,16 @@ class ImageFiles:
 
         def check_chunk(start: int) -> None:
             for index in range(start, min(start + CHUNK, len(self))):
-                path = self._path(index)
+                image = self.encoded(index)
                 try:
-                    whole = looks_whole(path)
+                    whole = looks_whole(image.name)
                 except OSError as error:
                     raise UserError(
-                        f"the image {path} cannot be read ({error.strerror}); replace or remove it."
+                        f"the image {image.name} cannot be read ({error.strerror}); "
+                        "replace or remove it."
                     ) from error
                 if not whole:
-                    self.decode(index)
+                    decode_image(image, self.size)
 
         title = f"checking {len(self)} images"
         with ThreadPoolExecutor() as pool, showing(title, len(self)) as advance:
@@ -84,9 +85,6 @@ class ImageFiles:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-
-    def _path(self, index: int) -> str:
-        return os.path.join(self.folder, self.files[index].name)  # noqa: PTH118 # a million times
 
 
 def list_classes(folder: Path, classes: Sequence[str]) -> list[list[ImageFile]]:

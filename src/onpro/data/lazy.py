@@ -3,16 +3,15 @@
 import hashlib
 import logging
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import closing
 
 import torch
 from torch import Tensor
 
-from onpro.data.decode import Images, Pixels, decode_all
+from onpro.data.decode import Images, Pixels
 from onpro.data.imageset import Split
+from onpro.data.workers import decode_all, decoded
 from onpro.errors import UserError
 
 LOG = logging.getLogger(__name__)
@@ -23,9 +22,6 @@ LIMIT = "ONPRO_IMAGE_MEMORY"
 DEFAULT_LIMIT = 8 * 2**30
 """Bytes of decoded images that a split keeps in memory by default, or half of the machine's memory
 if that is less. The test images of ImageNet-1k take 7.0 GiB at 224×224 pixels."""
-
-AHEAD = 256
-"""Images decoded ahead of those that are needed next."""
 
 
 def split_of(images: Images, labels: Tensor, *, what: str) -> Split:
@@ -40,8 +36,8 @@ def split_of(images: Images, labels: Tensor, *, what: str) -> Split:
     """
     bytes_needed, limit = 3 * images.size**2 * len(images), memory_limit()
     if bytes_needed <= limit:
-        decoded = decode_all(images, range(len(images)), f"decoding {len(images)} {what}")
-        return Split(decoded, labels, images.digest)
+        pixels = decode_all(images, range(len(images)), f"decoding {len(images)} {what}")
+        return Split(torch.from_numpy(pixels), labels, images.digest)
     LOG.warning(
         "the %d %s take %.1f GiB decoded, more than %.1f GiB (%s): they are decoded as needed.",
         len(images),
@@ -68,9 +64,9 @@ def memory_limit() -> float:
 
 
 class LazySplit(Split):
-    """A split whose images are decoded when they are needed, by threads ahead of the training.
+    """A split whose images are decoded when they are needed, by workers ahead of the training.
 
-    The order of batches is that of the indices given to `batches`, whatever the threads do.
+    The order of batches is that of the indices given to `batches`, whatever the workers do.
 
     Args:
         source: the encoded images.
@@ -95,7 +91,8 @@ class LazySplit(Split):
     def images(self) -> Tensor:
         """All images, decoded now."""
         title = f"decoding {len(self)} images"
-        return decode_all(self._source, self._indices.tolist(), title).to(self._device)
+        pixels = decode_all(self._source, self._indices.tolist(), title)
+        return torch.from_numpy(pixels).to(self._device)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -133,42 +130,13 @@ class LazySplit(Split):
         together = torch.cat(parts)
         labels = self.labels.index_select(0, together.to(self.labels.device)).split(sizes)
         chosen = self._indices[together.cpu()].split(sizes)  # the only host–device sync
-        waiting: deque[_Decoding] = deque()
-        pool = ThreadPoolExecutor()
-        try:
-            begun = 0
-            for batch_labels in labels:
-                while begun < len(parts) and (not waiting or sum(map(len, waiting)) < AHEAD):
-                    waiting.append(self._decode(pool, chosen[begun].tolist()))
-                    begun += 1
-                yield Split(waiting.popleft().images(self._device), batch_labels)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        with closing(decoded(self._source, [part.tolist() for part in chosen])) as decoding:
+            for pixels, batch_labels in zip(decoding, labels, strict=True):
+                yield Split(self._copied(pixels), batch_labels)
 
-    def _decode(self, pool: ThreadPoolExecutor, chosen: list[int]) -> "_Decoding":
-        shape = len(chosen), *self.image_shape
-        # From pinned memory, images are copied to the GPU while it computes.
-        buffer = torch.empty(shape, dtype=torch.uint8, pin_memory=self._device.type == "cuda")
-        rows = buffer.numpy()
-        futures = [pool.submit(self._decode_to, rows[i], index) for i, index in enumerate(chosen)]
-        return _Decoding(buffer, futures)
-
-    def _decode_to(self, row: Pixels, index: int) -> None:
-        row[...] = self._source.decode(index)
-
-
-@dataclass(frozen=True)
-class _Decoding:
-    """A batch that threads are decoding."""
-
-    buffer: Tensor
-    futures: list[Future[None]]
-
-    def __len__(self) -> int:
-        return len(self.futures)
-
-    def images(self, device: torch.device) -> Tensor:
-        """Wait for the images and return them on a device."""
-        for future in self.futures:
-            future.result()
-        return self.buffer.to(device, non_blocking=True)
+    def _copied(self, pixels: Pixels) -> Tensor:
+        """Return a copy of decoded images on the device."""
+        images = torch.from_numpy(pixels)
+        if self._device.type == "cuda":  # from pinned memory, it is made while the GPU computes
+            return images.pin_memory().to(self._device, non_blocking=True)
+        return images.to(self._device, copy=True)

@@ -198,12 +198,13 @@ def _labels(images: list[_Image]) -> Tensor:
 
 
 def _decode(files: _Files, which: str) -> dict[str, Tensor]:
-    from onpro.data.decode import decode_all
     from onpro.data.image_files import ImageFile, ImageFiles
+    from onpro.data.workers import decode_all
 
     listed = [*files.train, *files.test]
     images = [ImageFile(str(image.folder / image.name), image.size) for image in listed]
     title = f"decoding {len(images)} images of Tiny ImageNet"
     LOG.warning("%s, %s", title, which)
-    pixels = decode_all(ImageFiles(Path(), images, SIZE), range(len(images)), title)
+    decoded = decode_all(ImageFiles(Path(), images, SIZE), range(len(images)), title)
+    pixels = torch.from_numpy(decoded)
     return {"train": pixels[: len(files.train)], "test": pixels[len(files.train) :]}

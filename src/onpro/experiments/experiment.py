@@ -11,6 +11,21 @@ from onpro.runs import Finished, RunConfig
 Measure = str
 """A key of `MEASURES`."""
 
+CUE_MEASURES: dict[Measure, str] = {
+    "reliance": "shortcut_reliance",
+    "following": "cue_following",
+    "control": "cue_control",
+    "reliance_new": "shortcut_reliance_new",
+    "following_new": "cue_following_new",
+    "control_new": "cue_control_new",
+    "following_any": "cue_following_any",
+    "control_any": "cue_control_any",
+    "no_cue": "no_cue_accuracy",
+    "true_cue": "true_cue_accuracy",
+    "wrong_cue": "wrong_cue_accuracy",
+}
+"""Those that only runs with a shortcut have."""
+
 MEASURES: dict[Measure, str] = {
     "accuracy": "average_accuracy",
     "forgetting": "average_forgetting",
@@ -18,13 +33,17 @@ MEASURES: dict[Measure, str] = {
     "anytime": "anytime_accuracy",
     "last": "last_accuracy",
     "seconds": "train_seconds",
+    **CUE_MEASURES,
 }
 """Fields of `result.json` that are compared between experiments."""
 
 IN_TABLES: tuple[Measure, ...] = ("accuracy", "forgetting")
 """Measures that tables show by default."""
 
-LOWER_IS_BETTER = {"forgetting", "seconds"}
+LOWER_IS_BETTER = {
+    *("forgetting", "seconds"),
+    *(name for name in CUE_MEASURES if name not in ("no_cue", "true_cue", "wrong_cue")),
+}
 
 
 def named_measures(text: str) -> list[Measure]:

@@ -10,12 +10,14 @@ from onpro.experiments.experiment import Experiment
 from onpro.experiments.tables import reported
 from onpro.methods import settings_for
 from onpro.runs import Finished, RunConfig, read_config
+from onpro.runs.config import SHORTCUT
 from onpro.runs.files import read_json
 from onpro.streams import Disjoint, stream_kind
 
 STREAM = (
     *("tasks", "batch_size", "class_order", "image_size", "limit_per_class"),
-    *("hide_boundaries", "evaluations"),
+    "validation",
+    *("hide_boundaries", "evaluations", *SHORTCUT),
 )
 """Fields of `RunConfig` that describe the stream, besides the data set and the kind of stream."""
 

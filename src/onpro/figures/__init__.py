@@ -16,6 +16,7 @@ from onpro.figures.gradcam import attention
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.projections import features
 from onpro.figures.settings import replay, sweep
+from onpro.figures.shortcuts import shortcut
 from onpro.figures.similarities import prototypes
 from onpro.figures.style import Options
 from onpro.runs.files import save
@@ -30,7 +31,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (
         *(accuracy, attention, compute, confusion, features, forgetting),
-        *(matrix, memory, prototypes, replay, sweep, time),
+        *(matrix, memory, prototypes, replay, shortcut, sweep, time),
     )
 }
 """Figures of experiments; `stream` is drawn from streams."""

@@ -16,6 +16,7 @@ from onpro.figures.style import (
     blank,
     plain,
 )
+from onpro.runs.config import SHORTCUT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +109,7 @@ def _values(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of an experiment, the memory among them."""
     config = configuration(experiment.runs[0])
     settings = config.get("settings")
-    stream = {name: config[name] for name in ("tasks", "batch_size") if name in config}
+    stream = {name: config[name] for name in ("tasks", "batch_size", *SHORTCUT) if name in config}
     found = settings if isinstance(settings, dict) else {}
     return {"memory": experiment.memory, **stream, **found}
 

@@ -1,10 +1,11 @@
-"""Losses on logits: mixup cross-entropy, and the terms of DVC's loss."""
+"""Losses on logits: variants of the cross-entropy, and the terms of DVC's loss."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot, softmax
 
-from onpro.losses.precision import float32
+from onpro.losses.precision import MASKED_LOGIT, float32
+from onpro.losses.prototypes import NO_CLASS
 
 MIN_PROBABILITY = torch.finfo(torch.float64).eps
 """Lower bound of mean probabilities in DVC's official code, so that their logarithm is finite."""
@@ -23,9 +24,39 @@ def mixup_cross_entropy(logits: Tensor, first: Tensor, second: Tensor, weight: T
     Returns:
         The scalar loss.
     """
+    return mixup_losses(logits, first, second, weight).mean()
+
+
+@float32
+def mixup_losses(logits: Tensor, first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
+    """Mixup cross-entropy of each image, (n,), see `mixup_cross_entropy`."""
     loss_first = cross_entropy(logits, first, reduction="none")
     loss_second = cross_entropy(logits, second, reduction="none")
-    return ((1 - weight) * loss_first + weight * loss_second).mean()
+    return (1 - weight) * loss_first + weight * loss_second
+
+
+@float32
+def masked_cross_entropy(
+    logits: Tensor, labels: Tensor, competing: Tensor, weight: Tensor | None = None
+) -> Tensor:
+    """Cross-entropy in which only some outputs compete, (1/n) Σ_i −w_{y_i}·log p_{i,y_i}.
+
+    ER-ACE lets new images compete with the classes of their batch alone; GSA weights classes.
+
+    Args:
+        logits: (n, outputs) logits.
+        labels: (n,) labels, which must compete; rows labelled `NO_CLASS` do not count.
+        competing: (outputs,) bool, the outputs that p is a softmax over.
+        weight: (outputs,) weights w (default: 1).
+
+    Returns:
+        The scalar loss, 0 if no row counts.
+    """
+    masked = logits.masked_fill(~competing, MASKED_LOGIT)
+    losses = cross_entropy(masked, labels, ignore_index=NO_CLASS, reduction="none")
+    if weight is not None:
+        losses = losses * weight.to(losses)[labels.clamp(min=0)]
+    return losses.sum() / (labels != NO_CLASS).sum().clamp(min=1)
 
 
 @float32

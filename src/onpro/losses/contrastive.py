@@ -1,4 +1,4 @@
-"""Contrastive losses between images: SupCon, and the instance losses of OnPro and OCM.
+"""Contrastive losses: SupCon, PCR's contrast with proxies, the instance losses of OnPro and OCM.
 
 The instance losses follow the official code. They take a matrix S of similarities and share the
 row loss ℓ_ij = −log( e_ij / (Σ_k e_ik + ε) + ε ) with e_ij = exp((S_ij − max_j S_ij)/τ′). The ε
@@ -36,6 +36,29 @@ def supervised_contrast(similarity: Tensor, labels: Tensor, temperature: float) 
     log_probability = similarity / temperature - logits.logsumexp(dim=1, keepdim=True)
     count = positives.sum(dim=1)
     return -(log_probability * positives).sum(dim=1) / count.clamp(min=1)
+
+
+@float32
+def proxy_contrast(logits: Tensor, labels: Tensor) -> Tensor:
+    """PCR's loss, the mean over images i of −s_{i,y_i} + log Σ_k n_k·exp(s_ik).
+
+    n_k is the number of images of class k: each image brings the proxy of its class.
+
+    Args:
+        logits: (n, classes) similarities s between images and proxies, over the temperature.
+        labels: (n,) labels y.
+
+    Returns:
+        The scalar loss.
+    """
+    counts = label_counts(labels, logits.shape[1])
+    totals = (logits + counts.to(logits).log()).logsumexp(dim=1)
+    return (totals - logits.gather(1, labels[:, None])[:, 0]).mean()
+
+
+def label_counts(labels: Tensor, classes: int) -> Tensor:
+    """Count labels (n,), negative ones excluded: (classes,), without a host–device sync."""
+    return (labels[:, None] == torch.arange(classes, device=labels.device)).sum(dim=0)
 
 
 @float32

@@ -1,10 +1,11 @@
-"""Losses that keep a network close to the previous one: terms of iCaRL, OCM and PASS."""
+"""Losses that keep a network close to another: terms of iCaRL, OCM, PASS, HPCR and MKD."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, kl_div, normalize
 
-from onpro.losses.precision import float32
+from onpro.losses.contrastive import label_counts
+from onpro.losses.precision import MASKED_LOGIT, float32
 
 
 @float32
@@ -24,6 +25,46 @@ def known_logits_error(logits: Tensor, previous: Tensor, known: Tensor) -> Tenso
 
 
 @float32
+def label_logits_error(logits: Tensor, stored: Tensor, labels: Tensor) -> Tensor:
+    """HPCR's distance to stored logits, the mean of (o_ik − o′_ik)² over rows i and labels k.
+
+    A class counts as often as it occurs among the labels.
+
+    Args:
+        logits: (n, classes) logits o.
+        stored: (n, classes) stored logits o′.
+        labels: (m,) labels of all images of the step.
+
+    Returns:
+        The scalar loss.
+    """
+    counts = label_counts(labels, logits.shape[1]).to(logits)
+    return (logits - stored.to(logits)).square().mean(dim=0) @ counts / len(labels)
+
+
+@float32
+def relation_cross_entropy(features: Tensor, stored: Tensor, temperature: float) -> Tensor:
+    """HPCR's distillation of relations, the mean over rows i of −Σ_{j≠i} p′_ij log p_ij.
+
+    p and p′ are the softmax over j ≠ i of cosines between rows, over the temperature.
+
+    Args:
+        features: (n, dim) features, of p.
+        stored: (n, dim) stored features of the same images, of p′.
+        temperature: Temperature of both.
+
+    Returns:
+        The scalar loss.
+    """
+    itself = torch.eye(len(features), dtype=torch.bool, device=features.device)
+    now, before = (
+        (unit @ unit.T / temperature).masked_fill(itself, MASKED_LOGIT).log_softmax(dim=1)
+        for unit in (normalize(features), normalize(stored.to(features)))
+    )
+    return -(before.exp() * now).sum(dim=1).mean()
+
+
+@float32
 def feature_distance(features: Tensor, old: Tensor) -> Tensor:
     """PASS's ‖f(x) − f_old(x)‖₂, the norm over all images and features, not averaged.
 
@@ -36,6 +77,23 @@ def feature_distance(features: Tensor, old: Tensor) -> Tensor:
     """
     distance: Tensor = torch.linalg.vector_norm(features - old)
     return distance
+
+
+@float32
+def softened_divergence(logits: Tensor, taught: Tensor, temperature: float = 4.0) -> Tensor:
+    """τ²·KL(softmax(o′/τ) ‖ softmax(o/τ)), mean over images: distillation of logits.
+
+    Args:
+        logits: (n, classes) logits o.
+        taught: (n, classes) logits o′ of the teacher, which get no gradient.
+        temperature: τ.
+
+    Returns:
+        The scalar loss.
+    """
+    targets = (taught.detach() / temperature).log_softmax(dim=1)
+    own = (logits / temperature).log_softmax(dim=1)
+    return temperature**2 * kl_div(own, targets, reduction="batchmean", log_target=True)
 
 
 def binary_targets(

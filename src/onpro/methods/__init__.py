@@ -3,18 +3,26 @@
 from onpro.methods import (  # noqa: F401 # registers them
     agem,
     aser,
+    ccldc,
     cope,
     derpp,
     dvc,
     er,
+    erace,
     gdumb,
+    gsa,
     gss,
+    gwm,
+    hpcr,
     icarl,
     kd,
     mir,
+    mkd,
+    mose,
     ocm,
     onpro,
     pass_,
+    pcr,
     rot,
     scr,
 )
@@ -31,6 +39,7 @@ from onpro.methods.registry import (
     wrappers,
 )
 from onpro.methods.settings import OptimizerSettings, ReplaySettings, Settings, require
+from onpro.methods.wrapper import Wrapper
 
 __all__ = [
     "About",
@@ -42,6 +51,7 @@ __all__ = [
     "ReplaySettings",
     "Settings",
     "Terms",
+    "Wrapper",
     "data_values",
     "method",
     "methods",

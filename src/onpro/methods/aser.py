@@ -71,6 +71,8 @@ class ASERSettings(ReplaySettings):
 class ASER(Method[ASERSettings]):
     """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""
 
+    has_one_loss = True
+
     def __init__(self, settings: ASERSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()

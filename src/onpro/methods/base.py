@@ -1,7 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -34,6 +34,12 @@ class Labelled(NamedTuple):
 
     images: Tensor
     labels: Tensor
+
+    def then(self, others: "Labelled") -> "Labelled":
+        """These images, followed by others."""
+        return Labelled(
+            torch.cat([self.images, others.images]), torch.cat([self.labels, others.labels])
+        )
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,12 @@ class Method(ABC, Generic[S]):
     """Whether a GPU can record a step, which then must not wait for the device."""
     learns_new_by_replay_only: bool = False
     """Whether the classifier meets new classes of later tasks only in replayed images."""
+    has_one_loss: ClassVar[bool] = False
+    """Whether `terms(new, old, …)` is called once a step, with the new and the replayed images."""
+    has_plain_loss: ClassVar[bool] = False
+    """Whether that loss is nothing but the cross-entropy of both, each over all classes."""
+    replays_later: ClassVar[bool] = False
+    """Whether the classifier is trained on replayed images from the second task on only."""
 
     network: Network
     optimizer: torch.optim.Optimizer
@@ -122,8 +134,10 @@ class Method(ABC, Generic[S]):
         self.memory = Memory(0, context.image_shape, device=context.device)
         """Keeps nothing unless the constructor makes another."""
         self.random = Generators(context.seed, context.device)
-        self.scaler = torch.amp.GradScaler(context.device.type, enabled=False)
-        """Scales the loss in half precision; `Stepper` sets it."""
+        self.scaler = torch.amp.GradScaler(
+            context.device.type, enabled=context.autocast is torch.float16
+        )
+        """Scales the loss in half precision."""
         self.augmentation = augment.build(
             settings.augmentation, context.normalise, fused=context.fused
         )
@@ -136,7 +150,7 @@ class Method(ABC, Generic[S]):
         classes: int | None = None,
         seed: int | None = None,
         kind: type[N] = Network,  # type: ignore[assignment] # a default of a generic argument
-        **heads: int,
+        **heads: Any,
     ) -> N:
         """A network on the run's device, initialised from the run's seed or the one given.
 
@@ -190,6 +204,11 @@ class Method(ABC, Generic[S]):
         raise NotImplementedError(f"{type(self).__name__} yields a rehearsal: define rehearse too")
 
     @property
+    def learners(self) -> "Sequence[Method[Any]]":
+        """This method, and others that learn in its steps."""
+        return (self,)
+
+    @property
     def is_current(self) -> bool:
         """Whether predictions reflect all that was stored; else a rehearsal is due before them."""
         return True
@@ -240,7 +259,9 @@ class Method(ABC, Generic[S]):
             return self.network.encoder(images.contiguous(memory_format=self.context.layout))
 
     def minimise(self, terms: Terms) -> None:
-        """One optimizer step down the gradient of the sum of the terms."""
+        """One optimizer step down the gradient of the sum of the terms, if there are any."""
+        if not terms:
+            return
         self.optimizer.zero_grad(set_to_none=True)
         self.backward(terms)
         self.step()
@@ -264,14 +285,19 @@ class Method(ABC, Generic[S]):
 
     def scores(self, images: Tensor) -> Tensor:
         """Scores (n, classes) of stored images; the highest is the prediction."""
-        with self.network.evaluating():
+        with self.predictor.evaluating():
             images = self.normalise(images).contiguous(memory_format=self.context.layout)
             return self.eval_scores(images)
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """Scores (n, classes) of network input in eval mode: the logits of the classifier."""
-        logits: Tensor = self.network(images)
+        logits: Tensor = self.predictor(images)
         return logits
+
+    @property
+    def predictor(self) -> Network:
+        """The network that predicts."""
+        return self.network
 
     def predict(self, images: Tensor) -> Tensor:
         """The class of each stored image, (n,)."""
@@ -291,7 +317,7 @@ class Method(ABC, Generic[S]):
 
     def classes_in(self, state: Mapping[str, Any]) -> int:
         """Number of classes a saved state has room for."""
-        return len(state["network"]["classifier.bias"]) // self.network.outputs_per_class
+        return len(state["network"]["classifier.weight"]) // self.network.outputs_per_class
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""

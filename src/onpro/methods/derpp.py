@@ -26,8 +26,8 @@ class DERppSettings(ReplaySettings):
     """Settings of DER++."""
 
     augmentation: str = "crop+ocm"
-    """How training images are augmented: none, ocm, crop, scr, dvc, or several joined by + (default
-    from the paper: its own shift and flip, then the common resized crop, flip, gray)."""
+    """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
+    + (default from the paper: its own shift and flip, then the common resized crop, flip, gray)."""
 
     learning_rate: float = 0.03
     """Length of the optimizer's steps (default from the paper, for SGD)."""

@@ -32,8 +32,8 @@ class DVCSettings(ReplaySettings):
 
     augmentation: str = "dvc+ocm"
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
-    crop, scr, dvc, or several joined by + (default from the paper: DVC's own, sampled once for the
-    whole batch, then the one all methods have)."""
+    crop, scr, dvc, gsa, mose, or several joined by + (default from the paper: DVC's own, sampled
+    once for the whole batch, then the one all methods have)."""
 
     candidates: int = 50
     """Number of random stored images among which those to replay are chosen; if they are no more

@@ -32,6 +32,9 @@ class ERSettings(ReplaySettings):
 class ER(Method[ERSettings]):
     """L = CE(X) + CE(Xb): two means, so 10 new images weigh as much as 64 old ones."""
 
+    has_one_loss = True
+    has_plain_loss = True
+
     def __init__(self, settings: ERSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()

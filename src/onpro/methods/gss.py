@@ -60,6 +60,9 @@ class GSSSettings(ReplaySettings):
 class GSS(Method[GSSSettings]):
     """L = CE(X) + CE(Xb), as ER; images whose gradients resemble others' are replaced first."""
 
+    has_one_loss = True
+    has_plain_loss = True
+
     def __init__(self, settings: GSSSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()

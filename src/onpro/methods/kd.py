@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from onpro.losses import feature_distance
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
+from onpro.methods.wrapper import Wrapper
 from onpro.nn.teacher import Teacher
 
 
@@ -33,7 +34,7 @@ class KDSettings(Settings):
     year=2023,
     images_per_step="as many, and once more through the previous network",
 )
-class KD(Method[KDSettings]):
+class KD(Wrapper[KDSettings]):
     """L + λ·‖f(x) − f_old(x)‖: one norm over all features of the images that terms are taken of."""
 
     def __init__(self, settings: KDSettings, context: Context) -> None:
@@ -43,7 +44,7 @@ class KD(Method[KDSettings]):
     def terms(self, *samples: Labelled) -> Terms:
         """The terms of the method, and the distance of its features from the teacher's."""
         with self.network.watched() as passes:
-            terms: Terms = super().terms(*samples)  # type: ignore[misc] # of the wrapped method
+            terms = super().terms(*samples)
         if self.teacher.in_use:
             images, features = (torch.cat(parts) for parts in zip(*passes, strict=True))
             distance = feature_distance(features, self.teacher.features(images))

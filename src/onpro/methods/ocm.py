@@ -50,6 +50,8 @@ class OCM(Method[OCMSettings]):
     """First task: L = CE(X) + L_n; later: L = CE(Xb) + L_n + L_u + L_prev + L_mse."""
 
     learns_new_by_replay_only = True
+    has_one_loss = True
+    replays_later = True
 
     def __init__(self, settings: OCMSettings, context: Context) -> None:
         super().__init__(settings, context)

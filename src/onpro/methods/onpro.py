@@ -167,6 +167,9 @@ class OnPro(Method[OnProSettings]):
     evaluation relies on them.
     """
 
+    has_one_loss = True
+    replays_later = True
+
     def __init__(self, settings: OnProSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network(projection=settings.projection)

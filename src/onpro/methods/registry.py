@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 from onpro.errors import UserError, unknown
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
+from onpro.methods.wrapper import Wrapper
 from onpro.recipes import EVERY_METHOD, Recipe, Values
 from onpro.validation import RESERVED, require_name
 
 AnyMethod = Method[Any]
 M = TypeVar("M", bound=AnyMethod)
+W = TypeVar("W", bound=Wrapper[Any])
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,21 @@ class Entry:
     cls: type[AnyMethod]
     data: Mapping[str, Values]
     recipes: Mapping[str, Recipe]
+    values: Values = field(default_factory=dict)
+    """Values on all data sets, of a wrapped method."""
+
+
+@dataclass(frozen=True)
+class WrapperEntry:
+    """A registered wrapper, and its values for methods and data sets."""
+
+    cls: type[Wrapper[Any]]
+    bases: Mapping[str, Values]
+    data: Mapping[str, Values]
 
 
 _METHODS: dict[str, Entry] = {}
-_WRAPPERS: dict[str, Entry] = {}
+_WRAPPERS: dict[str, WrapperEntry] = {}
 
 
 def register(
@@ -52,7 +65,20 @@ def register(
     see `About`.
     """
     about = About(name, title, paper, year, memory, inference, images_per_step)
-    return _entering(_METHODS, about, settings, data or {}, recipes or {})
+    require_name(name)
+    _require_options(settings)
+    given = (data or {}, recipes or {})
+    for values in (*given[0].values(), *(recipe.values for recipe in given[1].values())):
+        _require_settings(settings, values)
+
+    def enter(cls: type[M]) -> type[M]:
+        _require_new(cls, name, _METHODS)
+        cls.about, cls.settings_type = about, settings
+        _METHODS[name] = Entry(cls, *given)
+        _wrapped.cache_clear()
+        return cls
+
+    return enter
 
 
 def register_wrapper(
@@ -63,41 +89,47 @@ def register_wrapper(
     paper: str,
     year: int,
     images_per_step: str,
-) -> Callable[[type[M]], type[M]]:
+    inference: str = "as the method",
+    bases: Mapping[str, Values] | None = None,
+    data: Mapping[str, Values] | None = None,
+) -> Callable[[type[W]], type[W]]:
     """Make a variation of any method known: `METHOD-NAME` is the method `METHOD` wrapped in it.
 
     A wrapper is a class that is put in front of a method's own class, and overrides what it
-    changes; `terms`, as a rule. The wrapped method has the settings of both.
+    changes; `terms`, as a rule. The wrapped method has the settings of both. `bases` holds the
+    values that a method's settings and the wrapper's have together, `data` those of the wrapper's
+    settings on a data set.
     """
-    about = About(name, title, paper, year, "as the method", "as the method", images_per_step)
-    return _entering(_WRAPPERS, about, settings, {}, {})
-
-
-def _entering(
-    entries: dict[str, Entry],
-    about: About,
-    settings: type[Settings],
-    data: Mapping[str, Values],
-    recipes: Mapping[str, Recipe],
-) -> Callable[[type[M]], type[M]]:
-    require_name(about.name)
+    about = About(name, title, paper, year, "as the method", inference, images_per_step)
+    require_name(name)
     _require_options(settings)
-    for values in (*data.values(), *(recipe.values for recipe in recipes.values())):
-        strange = sorted(values.keys() - _names(settings))
-        if strange:
-            raise ValueError(f"{settings.__qualname__} has no setting {strange[0]!r} to set")
+    for values in (data or {}).values():
+        _require_settings(settings, values)
 
-    def enter(cls: type[M]) -> type[M]:
-        known = entries[about.name].cls if about.name in entries else cls
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"the name '{about.name}' is already registered")
-        cls.about = about
-        cls.settings_type = settings
-        entries[about.name] = Entry(cls, data, recipes)
+    def enter(cls: type[W]) -> type[W]:
+        _require_new(cls, name, _WRAPPERS)
+        cls.about, cls.settings_type = about, settings
+        _WRAPPERS[name] = WrapperEntry(cls, bases or {}, data or {})
         _wrapped.cache_clear()
         return cls
 
     return enter
+
+
+def _require_new(
+    cls: type[AnyMethod], name: str, entries: Mapping[str, Entry | WrapperEntry]
+) -> None:
+    """Refuse a name that another class has."""
+    known = entries[name].cls if name in entries else cls
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"the name '{name}' is already registered")
+
+
+def _require_settings(settings: type[Settings], values: Values) -> None:
+    """Refuse values of settings that do not exist."""
+    strange = sorted(values.keys() - _names(settings))
+    if strange:
+        raise ValueError(f"{settings.__qualname__} has no setting {strange[0]!r} to set")
 
 
 def _require_options(settings: type[Settings]) -> None:
@@ -129,7 +161,7 @@ def methods() -> dict[str, type[AnyMethod]]:
     return {name: entry.cls for name, entry in sorted(_METHODS.items())}
 
 
-def wrappers() -> dict[str, type[AnyMethod]]:
+def wrappers() -> dict[str, type[Wrapper[Any]]]:
     """All registered wrappers by name."""
     _announced_elsewhere()
     return {name: entry.cls for name, entry in sorted(_WRAPPERS.items())}
@@ -147,8 +179,8 @@ def recipes(name: str) -> Mapping[str, Recipe]:
 
 def data_values(name: str, data: str) -> dict[str, Any]:
     """The values that a data set gives to a method's settings."""
-    source = data.partition(":")[0]
-    return {**EVERY_METHOD.get(source, {}), **_entry(name).data.get(source, {})}
+    source, entry = data.partition(":")[0], _entry(name)
+    return {**EVERY_METHOD.get(source, {}), **entry.values, **entry.data.get(source, {})}
 
 
 def settings_for(name: str, data: str, recipe: str | None = None) -> Settings:
@@ -175,40 +207,45 @@ def _entry(name: str) -> Entry:
 @cache
 def _wrapped(base_name: str, wrapper_name: str) -> Entry:
     """A method's class behind that of a wrapper."""
-    base, wrapper = _entry(base_name), _WRAPPERS[wrapper_name].cls
-    name = f"{base_name}-{wrapper_name}"
-    if not hasattr(base.cls, "terms"):
-        fitting = (
-            known
-            for known, entry in _METHODS.items()
-            if hasattr(entry.cls, "terms") and not _shared(entry.cls, wrapper)
-        )
+    base, wrapping = _entry(base_name), _WRAPPERS[wrapper_name]
+    wrapper, name = wrapping.cls, f"{base_name}-{wrapper_name}"
+    refusal = _refusal(wrapper, base.cls)
+    if refusal:
+        fitting = [known for known, entry in _METHODS.items() if not _refusal(wrapper, entry.cls)]
         raise UserError(
-            f"{wrapper_name} cannot wrap {base_name}, whose loss is not available apart from its "
-            f"step: take {', '.join(sorted(fitting))}."
+            f"{wrapper_name} cannot wrap {base_name}, {refusal}: take {', '.join(sorted(fitting))}."
         )
-    shared = _shared(base.cls, wrapper)
-    if shared:
-        setting = sorted(shared)[0].replace("_", " ")
-        raise UserError(f"{wrapper_name} cannot wrap {base_name}, which has its own {setting}.")
-    both = {
+    common = {
         "__doc__": f"Settings of {name}.",
         "__reduce__": lambda self: (_settings, (name, vars(self))),  # for another process
     }
-    settings = type(f"{name}-settings", (base.cls.settings_type, wrapper.settings_type), both)
+    settings = type(f"{name}-settings", (base.cls.settings_type, wrapper.settings_type), common)
     about = replace(
         base.cls.about,
         name=name,
         title=f"{base.cls.about.title}, {wrapper.about.title}",
         images_per_step=wrapper.about.images_per_step,
+        inference=base.cls.about.inference
+        if wrapper.about.inference == "as the method"
+        else wrapper.about.inference,
     )
-    given = {"about": about, "settings_type": dataclass(frozen=True)(settings)}
-    return Entry(type(name, (wrapper, base.cls), given), base.data, base.recipes)
+    both: type[Settings] = dataclass(frozen=True)(settings)
+    values = {**base.values, **wrapping.bases.get(base_name.partition("-")[0], {})}
+    data = {
+        source: {**base.data.get(source, {}), **wrapping.data.get(source, {})}
+        for source in base.data.keys() | wrapping.data.keys()
+    }
+    _require_settings(both, values)
+    given = {"about": about, "settings_type": both, "wrapped": base.cls}
+    return Entry(type(name, (wrapper, base.cls), given), data, base.recipes, values)
 
 
-def _shared(base: type[AnyMethod], wrapper: type[AnyMethod]) -> set[str]:
-    """Return the settings that both have of their own, so that they cannot be combined."""
-    return _names(base.settings_type) & _names(wrapper.settings_type) - _names(Settings)
+def _refusal(wrapper: type[Wrapper[Any]], base: type[AnyMethod]) -> str | None:
+    """Return why a wrapper cannot wrap a method, or None if it can."""
+    shared = _names(base.settings_type) & _names(wrapper.settings_type) - _names(Settings)
+    if shared:  # settings that both have of their own
+        return f"which has its own {sorted(shared)[0].replace('_', ' ')}"
+    return wrapper.refusal(base)
 
 
 def _settings(name: str, values: Values) -> Settings:

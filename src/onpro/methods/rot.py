@@ -13,6 +13,7 @@ from onpro.augment import check_rotation, rotations
 from onpro.methods.base import Labelled, Method, Terms
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
+from onpro.methods.wrapper import Wrapper
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,17 @@ class RotSettings(Settings):
     year=2023,
     images_per_step="16 times as many",
 )
-class Rot(Method[RotSettings]):
+class Rot(Wrapper[RotSettings]):
     """The terms of a method's loss on all rotations of its images; predicts by unrotated ones."""
+
+    has_plain_loss = False
+
+    @classmethod
+    def refusal(cls, base: type[Method[Any]]) -> str | None:
+        """Refuse wrappers that take labels as classes."""
+        if issubclass(base, Wrapper) and base.sees_classes:
+            return "which needs images as they are; wrap the method in rot first"
+        return super().refusal(base)
 
     def make_network(self, **arguments: Any) -> Any:
         """A network with an output for each rotation of a class."""
@@ -41,8 +51,7 @@ class Rot(Method[RotSettings]):
 
     def terms(self, *samples: Labelled) -> Terms:
         """The terms of the rotated images."""
-        terms: Terms = super().terms(*map(self.rotated, samples))  # type: ignore[misc] # wrapped
-        return terms
+        return super().terms(*map(self.rotated, samples))
 
     def rotated(self, samples: Labelled) -> Labelled:
         """Images (n, 3, s, s) in all rotations, block after block, and their outputs.

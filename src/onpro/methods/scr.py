@@ -30,8 +30,8 @@ class SCRSettings(ReplaySettings):
 
     augmentation: str = "scr+ocm"
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
-    crop, scr, dvc, or several joined by + (default from the paper: SCR's own, then the one all
-    methods have)."""
+    crop, scr, dvc, gsa, mose, or several joined by + (default from the paper: SCR's own, then the
+    one all methods have)."""
 
     temperature: float = 0.07
     """Temperature of the contrast (default from the paper)."""

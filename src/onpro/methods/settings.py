@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onpro import augment, nn
 from onpro.errors import UserError
-from onpro.nn.optimizers import SGD, Adam
+from onpro.nn.optimizers import SGD, Adam, AdamW
 from onpro.validation import described, fits
 
 MAX_NUMBER = 1e9
@@ -32,8 +32,8 @@ class Settings:
     (default from the paper)."""
 
     augmentation: str = "ocm"
-    """How training images are augmented: none, ocm, crop, scr, dvc, or several joined by + (default
-    from the paper: resized crop, flip, gray)."""
+    """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
+    + (default from the paper: resized crop, flip, gray)."""
 
     def check(self) -> None:
         """Refuse values that cannot work; called before anything is built.
@@ -71,17 +71,17 @@ class Settings:
 class OptimizerSettings(Settings):
     """Settings of an optimizer."""
 
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """What takes the steps: sgd (default from the paper) or adam."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """What takes the steps: sgd (default from the paper), adam or adamw."""
 
     learning_rate: float = 0.1
     """Length of the optimizer's steps (default from the paper, for SGD)."""
 
     momentum: float = 0.0
-    """Momentum of SGD; Adam has averages of its own (default from the paper)."""
+    """Momentum of SGD; Adam and AdamW have averages of their own (default from the paper)."""
 
     weight_decay: float = 0.0
-    """Weight decay, added to the gradient (default from the paper)."""
+    """Weight decay, added to the gradient (adamw: to the step) (default from the paper)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
@@ -97,9 +97,45 @@ class OptimizerSettings(Settings):
     def make_optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer, whose step is one fused kernel."""
         rate, decay = self.learning_rate, self.weight_decay
-        if self.optimizer == "adam":
-            return Adam(parameters, rate, weight_decay=decay, fused=True)
+        if self.optimizer != "sgd":
+            kind = AdamW if self.optimizer == "adamw" else Adam
+            return kind(parameters, rate, weight_decay=decay, fused=True)
         return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
+
+
+@dataclass(frozen=True)
+class AdamSettings(Settings):
+    """Settings of a method that replays stored images and trains with Adam."""
+
+    learning_rate: float = 1e-3
+    """Learning rate of Adam (default from the paper)."""
+
+    weight_decay: float = 1e-4
+    """Weight decay of Adam, added to the gradient (default from the paper)."""
+
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Betas of Adam (default from the official code)."""
+
+    replay_batch: int = 64
+    """Number of stored images replayed with each batch (default from the paper)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_above(0, "learning_rate")
+        self.require_at_least(0, "weight_decay")
+        self.require_at_least(1, "replay_batch")
+        require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
+
+    def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam:
+        """Adam, whose step is one fused kernel."""
+        return Adam(
+            parameters,
+            self.learning_rate,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            fused=True,
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,15 @@ class Encoder(nn.Module):
     """A module that maps images (n, channels, height, width) to features (n, out_features)."""
 
     out_features: int
+    stage_widths: tuple[int, ...] = ()
+    """Numbers of channels of the maps that `stages` returns; empty if there is no such method."""
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        """Return the feature maps (n, channels, height, width) after each stage, the last last.
+
+        An encoder that has it gives features at several depths, as MOSE needs them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no stages")
 
     if TYPE_CHECKING:
 

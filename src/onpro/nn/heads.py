@@ -19,13 +19,17 @@ class GrowingLinear(nn.Module):
         generator: Source of the initial weights.
     """
 
+    weight: nn.Parameter
+    """(out_features, in_features)"""
+    bias: nn.Parameter
+    """(out_features,)"""
+
     def __init__(self, in_features: int, out_features: int, *, generator: torch.Generator) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        weight, bias = self._fresh_rows(out_features, generator)
-        self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(bias)
+        for name, rows in self._fresh_rows(out_features, generator).items():
+            setattr(self, name, nn.Parameter(rows))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return outputs (n, out_features) for features (n, in_features)."""
@@ -55,9 +59,8 @@ class GrowingLinear(nn.Module):
             )
         if added == 0:
             return
-        weight_rows, bias_rows = self._fresh_rows(added, generator)
-        self.weight = extend(self.weight, weight_rows, optimizer)
-        self.bias = extend(self.bias, bias_rows, optimizer)
+        for name, rows in self._fresh_rows(added, generator).items():
+            setattr(self, name, extend(getattr(self, name), rows, optimizer))
         self.out_features = out_features
 
     def renew(
@@ -74,22 +77,58 @@ class GrowingLinear(nn.Module):
             generator: Source of the new weights.
             optimizer: Optimizer of the parameters, if any, whose state of the output is reset.
         """
-        weight, bias = self._fresh_rows(1, generator)
-        renew_row(self.weight, output, weight[0], optimizer)
-        renew_row(self.bias, output, bias[0], optimizer)
+        for name, rows in self._fresh_rows(1, generator).items():
+            renew_row(getattr(self, name), output, rows[0], optimizer)
 
     def extra_repr(self) -> str:
         """Return the sizes for `repr`."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
-    def _fresh_rows(self, rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _fresh_rows(self, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+        """Sample rows of every parameter, by its name."""
         bound = 1 / math.sqrt(self.in_features)
         weight = torch.empty(rows, self.in_features, device=generator.device)
         bias = torch.empty(rows, device=generator.device)
-        return (
-            weight.uniform_(-bound, bound, generator=generator),
-            bias.uniform_(-bound, bound, generator=generator),
-        )
+        return {
+            "weight": weight.uniform_(-bound, bound, generator=generator),
+            "bias": bias.uniform_(-bound, bound, generator=generator),
+        }
+
+
+class GrowingCosine(GrowingLinear):
+    """A growing layer whose outputs are scaled cosines between features and weights, without bias.
+
+    Args:
+        in_features: Dimension of the features.
+        out_features: Initial number of outputs (classes); may be 0.
+        scale: Factor of the cosines, the inverse of a temperature.
+        epsilon: Constant that is added to the norms of features and weights.
+        generator: Source of the initial weights.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        scale: float,
+        epsilon: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(in_features, out_features, generator=generator)
+        self.scale = scale
+        self.epsilon = epsilon
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return outputs (n, out_features) for features (n, in_features)."""
+        return self.scale * linear(self._unit(features), self._unit(self.weight))
+
+    def _unit(self, vectors: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+        return vectors / (length + self.epsilon)
+
+    def _fresh_rows(self, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"weight": super()._fresh_rows(rows, generator)["weight"]}
 
 
 def extend(

@@ -17,6 +17,7 @@ from onpro.nn import (
     use_fused_kernels,
 )
 from onpro.nn.counter import count_images
+from onpro.nn.heads import GrowingCosine
 from onpro.randomness import derive_seed
 
 
@@ -135,8 +136,12 @@ class Network(nn.Module):
         """z: projections of features, of length 1."""
         return normalize(self.project(features))
 
+    def classifiers(self) -> tuple[GrowingLinear, ...]:
+        """All heads that have outputs for classes; `classifier` is the one that predicts."""
+        return (self.classifier,)
+
     def outputs_of(self, label: int) -> range:
-        """The classifier's outputs for a class."""
+        """A classifier's outputs for a class."""
         return range(label * self.outputs_per_class, (label + 1) * self.outputs_per_class)
 
     @contextmanager
@@ -155,7 +160,32 @@ class Network(nn.Module):
     ) -> None:
         """Make room for `classes` classes; old outputs and their optimizer state stay."""
         outputs = classes * self.outputs_per_class
-        self.classifier.grow(outputs, optimizer=optimizer, generator=generator)
+        for classifier in self.classifiers():
+            classifier.grow(outputs, optimizer=optimizer, generator=generator)
+
+
+class CosineNetwork(Network):
+    """A network whose logits are scaled cosines between features and a weight for each output."""
+
+    def __init__(
+        self,
+        encoder: str,
+        image_shape: tuple[int, int, int],
+        classes: int,
+        *,
+        scale: float,
+        epsilon: float,
+        outputs_per_class: int = 1,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(encoder, image_shape, 0, outputs_per_class=outputs_per_class, seed=seed)
+        self.classifier = GrowingCosine(
+            self.encoder.out_features,
+            classes * outputs_per_class,
+            scale=scale,
+            epsilon=epsilon,
+            generator=torch.Generator().manual_seed(derive_seed(seed, "classifier")),
+        )
 
 
 class PrototypeNetwork(Network):

@@ -32,6 +32,11 @@ class Adam(torch.optim.Adam):
     """`torch.optim.Adam`."""
 
 
+@_without_compiler
+class AdamW(torch.optim.AdamW):
+    """`torch.optim.AdamW`."""
+
+
 def lay_out_like_parameters(optimizer: torch.optim.Optimizer) -> None:
     """Give an optimizer's averages the memory layout of their parameters.
 

@@ -28,6 +28,7 @@ class ResNet18(Encoder):
     def __init__(self, width: int = 64, channels: int = 3, stem: Stem = "cifar") -> None:
         super().__init__()
         self.out_features = 8 * width
+        self.stage_widths = (width, 2 * width, 4 * width, 8 * width)
         if stem == "cifar":
             self.conv1: nn.Conv2d = FirstConvolution(channels, width, 3, padding=1, bias=False)
             self.pool: nn.Module | None = None
@@ -42,13 +43,19 @@ class ResNet18(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, 8·width) of images (n, channels, height, width)."""
+        return self.stages(images)[-1].mean((2, 3))
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        """Return the feature maps after each of the four stages."""
         x: Twice = self.bn1.twice(self.conv1(images))
         if self.pool is not None:
             pooled = self.pool(x[0])
             x = pooled, pooled
-        maps, _ = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        features: Tensor = maps.mean((2, 3))
-        return features
+        maps = []
+        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = stage(x)
+            maps.append(x[0])
+        return maps
 
 
 class FirstConvolution(nn.Conv2d):

@@ -23,6 +23,7 @@ class Slim(Encoder):
     def __init__(self, channels: int) -> None:
         super().__init__()
         width = 32
+        self.stage_widths = (width, width, self.out_features)
         self.conv1 = nn.Conv2d(channels, width, 3, stride=2, padding=1, bias=False)
         self.bn1 = BatchNorm(width)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
@@ -32,7 +33,11 @@ class Slim(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, out_features) of images (n, channels, height, width)."""
+        return self.stages(images)[-1].mean((2, 3))
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        """Return the feature maps after each convolution."""
         to_convolve, to_add = self.bn1.twice(self.conv1(images))
         x = self.bn2(self.conv2(to_convolve), to_add)
         maps: Tensor = self.bn3(self.conv3(x))
-        return maps.mean((2, 3))
+        return [to_convolve, x, maps]

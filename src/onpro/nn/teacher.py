@@ -35,7 +35,7 @@ class Teacher:
 
     def become(self, network: Network, seen: Collection[int]) -> None:
         """Copy the network, running statistics included, and the set of classes it has met."""
-        self._widen(network.classifier.out_features)
+        widen(self.network, network.classifier.out_features)
         self.network.load_state_dict(network.state_dict())
         known = torch.tensor([label in seen for label in range(self.classes)], dtype=torch.bool)
         self.known = known.to(self.known.device, non_blocking=True)
@@ -65,8 +65,9 @@ class Teacher:
         """
         if label < self.classes:
             self.known[label] = False
-            for parameter in self.network.classifier.parameters():
-                parameter[list(outputs)] = 0
+            for classifier in self.network.classifiers():
+                for parameter in classifier.parameters():
+                    parameter[list(outputs)] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The copy, and whether it is in use."""
@@ -78,15 +79,17 @@ class Teacher:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state; it may have more classes than this one."""
-        self._widen(len(state["network"]["classifier.bias"]))
+        widen(self.network, len(state["network"]["classifier.weight"]))
         self.network.load_state_dict(state["network"])
         known, in_use = state["known"], state["in_use"]
         if (known.shape, known.dtype, type(in_use)) != ((self.classes,), torch.bool, bool):
             raise ValueError("the state's previous network and the classes it knows differ")
         self.known, self.in_use = known.to(self.known.device), in_use
 
-    def _widen(self, outputs: int) -> None:
-        """Give the classifier as many outputs; the new ones are overwritten next."""
-        classifier, generator = self.network.classifier, torch.Generator(self.known.device)
+
+def widen(network: Network, outputs: int) -> None:
+    """Give every classifier of a frozen network as many outputs; new ones are overwritten next."""
+    generator = torch.Generator(network.classifier.weight.device)
+    for classifier in network.classifiers():
         classifier.grow(max(outputs, classifier.out_features), generator=generator)
-        self.network.requires_grad_(False)
+    network.requires_grad_(False)

@@ -7,6 +7,7 @@ from itertools import chain, groupby
 from onpro.experiments import Summary, summarise
 from onpro.experiments.comparison import Comparison
 from onpro.experiments.experiment import (
+    CUE_MEASURES,
     IN_TABLES,
     LOWER_IS_BETTER,
     MEASURES,
@@ -83,7 +84,8 @@ def results(
         by_task: show values after each task instead of intervals, to people.
     """
     if kind in ("csv", "json"):
-        return render([_for_programs(one) for one in experiments], FOR_PROGRAMS, kind)
+        records = [_for_programs(one) for one in experiments]
+        return render(records, _program_columns(records), kind)
     if kind == "latex":
         return "\n\n".join(_latex(experiments, measure) for measure in measures)
     tables = []
@@ -215,14 +217,19 @@ def _after_tasks(
     return {f"task {task}": summarise(seeds).mean for task, seeds in values.items() if seeds}
 
 
-FOR_PROGRAMS = [
-    Column(key, key)
-    for key in (
+def _program_columns(records: Sequence[Record]) -> list[Column]:
+    """Return the columns for programs; those of cues only if some runs have a shortcut."""
+    measured = [
+        measure
+        for measure in MEASURES
+        if measure not in CUE_MEASURES or any(f"{measure}_mean" in row for row in records)
+    ]
+    keys = (
         *("method", "recipe", "by_hand", "data", "memory", "precision", "experiment", "seeds", "n"),
-        *(f"{measure}_{part}" for measure in MEASURES for part in ("mean", "sd", "ci95")),
+        *(f"{measure}_{part}" for measure in measured for part in ("mean", "sd", "ci95")),
         *(f"paper_{measure}_{part}" for measure in IN_TABLES for part in ("mean", "spread")),
     )
-]
+    return [Column(key, key) for key in keys]
 
 
 def _for_programs(experiment: Experiment) -> Record:

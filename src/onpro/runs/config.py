@@ -15,7 +15,7 @@ from onpro.methods import Settings, method
 from onpro.nn import Precision
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, StreamKind, stream_kind
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.validation import accepted, described, fits
@@ -44,11 +44,18 @@ class RunConfig:
     """Whether the method is not told when a task begins."""
     evaluations: int = 0
     """Number of evaluations at equal distances, beside those after each task."""
+    shortcut: float = 0.0
+    """Share of each class's training images with a cue of the class; 0 for none."""
+    shortcut_size: float = ShortcutSettings.size
+    shortcut_strength: float = ShortcutSettings.strength
     tasks: int | None = None
     batch_size: int = 10
     class_order: Literal["natural", "random"] = "natural"
     image_size: int | None = None
     limit_per_class: int | None = None
+    validation: float = 0.0
+    """Share of each class's training images that is held out and evaluated on, in the place of the
+    test images; 0 for none."""
     precision: Precision = "fp32"
     deterministic: bool = False
     """Whether a GPU has to compute the same bits in every run; a CPU always does."""
@@ -86,8 +93,25 @@ class RunConfig:
             )
         if self.probe_every < 1:
             raise UserError(f"the probe measures every 1 or more steps, not {self.probe_every}.")
+        object.__setattr__(self, "validation", accepted(self.validation, float))
+        if not 0 <= self.validation < 1:
+            raise UserError(
+                f"the validation share must be at least 0 and below 1, not {self.validation:g}."
+            )
+        for name in SHORTCUT:
+            object.__setattr__(self, name, accepted(getattr(self, name), float))
+        if self.shortcut == 0:  # there is nothing to paint: the same run
+            object.__setattr__(self, "shortcut_size", ShortcutSettings.size)
+            object.__setattr__(self, "shortcut_strength", ShortcutSettings.strength)
+        self.cue()
         if not self.stream.announced:  # there is nothing to hide: the same run
             object.__setattr__(self, "hide_boundaries", False)
+
+    def cue(self) -> ShortcutSettings | None:
+        """Return the shortcut of the stream; None without one."""
+        if self.shortcut == 0:
+            return None
+        return ShortcutSettings(self.shortcut, self.shortcut_size, self.shortcut_strength)
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
@@ -114,6 +138,10 @@ class RunConfig:
             what["hide_boundaries"] = True
         if self.evaluations:
             what["evaluations"] = self.evaluations
+        if self.validation:
+            what["validation"] = self.validation
+        if self.shortcut:
+            what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
         return what
@@ -164,6 +192,10 @@ class RunConfig:
         data = re.sub(r"[^A-Za-z0-9.]+", "_", named)[:80].strip("_")
         if self.stream != Disjoint():
             data += f"-{self.stream.name}"
+        if self.shortcut:
+            data += "-shortcut"
+        if self.validation:
+            data += "-validation"
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
@@ -193,7 +225,10 @@ KEEPING = {"model", "task_networks", "probe", "probe_every"}
 PLACE = {"data_dir", "device", "engine", *KEEPING}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
 
-OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations"}
+SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
+"""Fields that say what cues are painted into training images."""
+
+OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations", "validation", *SHORTCUT}
 """Fields that `config.json` has only where they differ from their defaults."""
 
 RETIRED: dict[str, dict[str, Any]] = {

@@ -17,7 +17,8 @@ import torch
 from onpro._version import __version__
 from onpro.errors import counted
 from onpro.runs.config import KEEPING, RunConfig
-from onpro.training import Metrics, Trainer, anytime_accuracy, pick_device
+from onpro.training import CueMetrics, Metrics, Trainer, anytime_accuracy, pick_device
+from onpro.training.evaluation import CueRates
 
 SCHEMA = 3
 """Version of what `result.json` holds; the first had none."""
@@ -70,6 +71,7 @@ def collect(
         "experiment": config.experiment,
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
+        **_cues(trainer),
         "anytime_accuracy": anytime_accuracy(trainer.curve),
         "last_accuracy": trainer.curve[-1].accuracy,
         "curve": [point._asdict() for point in trainer.curve],
@@ -93,6 +95,24 @@ def collect(
         "commit": _commit(),
         "started": (described or {}).get("started"),
     }
+
+
+def _cues(trainer: Trainer) -> dict[str, Any]:
+    """Return the metrics of cues, and their rates on each task after each task.
+
+    Nothing for a stream without a shortcut.
+    """
+    rows = trainer.cue_rates
+    if not rows:
+        return {}
+    matrices = {
+        name: [
+            [getattr(rates, name) for rates in row] + [None] * (len(rows) - len(row))
+            for row in rows
+        ]
+        for name in CueRates._fields
+    }
+    return {**asdict(CueMetrics.of(trainer.accuracy, rows)), "cues": matrices}
 
 
 def versions() -> dict[str, str]:

@@ -3,9 +3,13 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
+
+from onpro.training import CueMetrics
+from onpro.training.evaluation import CueRates
 
 LARGEST = 1e15
 """No measured number is larger; what is would not survive in every program that reads it."""
@@ -126,6 +130,12 @@ def _is_cosine(value: Any) -> bool:
     return value is None or (_is_number(value) and abs(value) <= 1.01)
 
 
+def _are_cues(value: Any) -> bool:
+    """Return whether it is a T×T matrix of percentages for each rate."""
+    names = CueRates._fields
+    return isinstance(value, dict) and all(_is_accuracy(value.get(name)) for name in names)
+
+
 def _is_hardware(value: Any) -> bool:
     return isinstance(value, dict) and (_is_text(value.get("gpu")) or "threads" in value)
 
@@ -166,5 +176,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "class_accuracy": lambda value: _are_lists(value, lambda v: v is None or _is_percentage(v)),
     "memory_content": lambda value: _are_lists(value, is_whole),
     "prototypes": _is_prototypes,
+    "cues": _are_cues,
+    **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
     "shared_by": lambda value: is_whole(value) and value >= 1,
 }

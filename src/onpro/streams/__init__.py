@@ -17,6 +17,7 @@ from onpro.streams.kinds import (
 )
 from onpro.streams.progress import Progress
 from onpro.streams.registry import StreamKind, find_kind, register, stream_kind, stream_kinds
+from onpro.streams.shortcut import ShortcutSettings
 
 if TYPE_CHECKING:
     from onpro.streams.class_incremental import ClassIncremental, ClassOrder
@@ -35,6 +36,7 @@ __all__ = [
     "Progress",
     "Random",
     "Repeating",
+    "ShortcutSettings",
     "State",
     "Stream",
     "StreamKind",

@@ -14,8 +14,10 @@ from torch import Tensor
 from onpro.data.imageset import ImageSet, Split
 from onpro.errors import UserError, counted
 from onpro.randomness import derive_seed
+from onpro.streams.cues import Cues, choose_share, other_labels
 from onpro.streams.kinds import Disjoint
 from onpro.streams.registry import StreamKind
+from onpro.streams.shortcut import ShortcutSettings
 from onpro.streams.stream import Batch, State
 
 ClassOrder = Literal["natural", "random"] | Sequence[int]
@@ -44,6 +46,7 @@ class ClassIncremental:
         class_order: "natural" (paper), "random", or the class indices in order of arrival.
         hide_boundaries: whether batches do not say which task they belong to.
         evaluations: number of evaluations at equal distances, beside those after each task.
+        shortcut: cues to paint into training images; each class must arrive in its task only.
         device: device of the images and batches.
     """
 
@@ -58,6 +61,7 @@ class ClassIncremental:
         class_order: ClassOrder = "natural",
         hide_boundaries: bool = False,
         evaluations: int = 0,
+        shortcut: ShortcutSettings | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         count = len(data.classes)
@@ -118,7 +122,26 @@ class ClassIncremental:
         self._train = data.train.relabelled(rank).to(device)
         self._schedule = schedule.to(device)
         self._test = data.test.relabelled(rank).to(device)
-        self._test_indices = [ids.to(device) for ids in _by_task(task_of[test_labels], tasks)]
+        test_indices = _by_task(task_of[test_labels], tasks)
+        self._test_indices = [ids.to(device) for ids in test_indices]
+
+        self.shortcut = shortcut
+        self.cues: Cues | None = None
+        """Paints the cues of the shortcut; None without one."""
+        if shortcut:
+            _require_cues_of_tasks(kind, self.task_classes)
+            random_cues = _generator("shortcut", seed)
+            quadrant = int(torch.randint(4, (), generator=random_cues))
+            cues = Cues.of(shortcut, self.task_classes, self.image_shape, quadrant)
+            self.cues = cues.to(device)
+            arriving = schedule.sort().values
+            cued = torch.zeros(len(train_labels), dtype=torch.bool)
+            cued[arriving] = choose_share(
+                train_labels[arriving], count, shortcut.share, random_cues
+            )
+            self._cued = cued.to(device)
+            others = other_labels(test_labels, self.task_classes)
+            self._others = [others[ids].to(device) for ids in test_indices]
 
     @property
     def position(self) -> int:
@@ -133,9 +156,13 @@ class ClassIncremental:
         indices = (self._schedule[start:stop] for start, stop in remaining)
         for (start, stop), arrived in zip(remaining, self._train.batches(indices), strict=True):
             self._position += 1
+            images = arrived.images
+            if self.cues:
+                chosen = self._cued[self._schedule[start:stop]]
+                images = self.cues.paint(images, arrived.labels, chosen)
             classes = tuple(sorted(set(self._host_labels[start:stop])))
             task = bisect_left(self._task_ends, self._position) if self.announces_tasks else None
-            yield Batch(arrived.images, arrived.labels, task, classes)
+            yield Batch(images, arrived.labels, task, classes)
 
     def images_after(self, steps: int) -> int:
         """Return the number of images in the first batches of the stream."""
@@ -150,6 +177,13 @@ class ClassIncremental:
         if not 0 <= task < self.num_tasks:
             raise IndexError(f"the stream has tasks 0 to {self.num_tasks - 1}, not {task}")
         return self._test.select(self._test_indices[task])
+
+    def other_labels(self, task: int) -> Tensor:
+        """Return the class whose cue is the wrong one of each test image of a task, (n,).
+
+        Only streams with a shortcut have them.
+        """
+        return self._others[task]
 
     def state_dict(self) -> State:
         """Return the position and what identifies the stream."""
@@ -175,7 +209,23 @@ class ClassIncremental:
             "class_order": list(self.class_order),
             "schedule": self._digest,
             "images": self._data.fingerprint,
+            "shortcut": str(self.shortcut) if self.shortcut else None,
         }
+
+
+def _require_cues_of_tasks(kind: StreamKind, task_classes: Sequence[Sequence[int]]) -> None:
+    """Refuse a shortcut in streams where a cue would not tell the classes of a task apart."""
+    if not kind.separates_classes:
+        raise UserError(
+            "a shortcut needs a stream in which each class arrives in one task, such as disjoint "
+            f"or long-tail, not {kind.name}."
+        )
+    for task, labels in enumerate(task_classes):
+        if len(labels) < 2:
+            raise UserError(
+                f"a shortcut tells the classes of a task apart, but task {task + 1} of "
+                f"{len(task_classes)} has one class only: use fewer tasks."
+            )
 
 
 def _class_order(order: ClassOrder, count: int, seed: int) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from onpro.streams.registry import StreamKind, register
 class Disjoint(StreamKind):
     """The stream of the paper."""
 
+    separates_classes = True
+
     def arrivals(
         self, labels: Sequence[int], task_of: Sequence[int], random: Generator
     ) -> list[float]:
@@ -109,6 +111,8 @@ class Gaussian(StreamKind):
 @dataclass(frozen=True)
 class LongTail(StreamKind):
     """Long-tailed class-incremental learning (Liu et al., 2022)."""
+
+    separates_classes = True
 
     imbalance: float = 100.0
     """Size of the largest class divided by that of the smallest (default from Liu et al.)."""

@@ -33,6 +33,8 @@ class StreamKind(ABC):
     """Whether the stream consists of tasks; otherwise arrival times are only an order."""
     announced: ClassVar[bool] = True
     """Whether methods are told when a task begins; only a kind with tasks can announce them."""
+    separates_classes: ClassVar[bool] = False
+    """Whether all images of a class arrive in its task, or never."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

@@ -3,8 +3,8 @@
 from onpro.training.checkpoint import Checkpoints, CheckpointWriter, Stopped, require_interval
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
-from onpro.training.evaluation import accuracies, confusion_matrix
-from onpro.training.metrics import CurvePoint, Metrics, anytime_accuracy
+from onpro.training.evaluation import CueRates, accuracies, confusion_matrix
+from onpro.training.metrics import CueMetrics, CurvePoint, Metrics, anytime_accuracy
 from onpro.training.trainer import (
     Checkpointer,
     EvaluationEvent,
@@ -18,6 +18,8 @@ __all__ = [
     "CheckpointWriter",
     "Checkpointer",
     "Checkpoints",
+    "CueMetrics",
+    "CueRates",
     "CurvePoint",
     "Engine",
     "EvaluationEvent",

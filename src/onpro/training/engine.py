@@ -2,7 +2,7 @@
 
 import functools
 import gc
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -95,13 +95,14 @@ class CapturedStep:
     def __init__(self, method: AnyMethod, step: Step, batch: Batch) -> None:
         self.batch = replace(batch, images=batch.images.clone(), labels=batch.labels.clone())
         self.graph = torch.cuda.CUDAGraph()
-        for generator in method.random:
-            self.graph.register_generator_state(generator)
+        for learner in method.learners:
+            for generator in learner.random:
+                self.graph.register_generator_state(generator)
         self._state = list(_tensors(method))
         try:
             with (
                 counting_images() as counter,
-                _capturable(method.optimizer),
+                _capturable(learner.optimizer for learner in method.learners),
                 capture(self.graph),
             ):
                 terms = step(self.batch)
@@ -182,9 +183,10 @@ def _beside_default(device: torch.device) -> torch.cuda.Stream:
 
 
 @contextmanager
-def _capturable(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Allow Adam's step to be captured: the fused one counts steps on the device."""
-    groups = [group for group in optimizer.param_groups if "capturable" in group]
+def _capturable(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
+    """Allow Adam's steps to be captured: the fused one counts steps on the device."""
+    every = [group for optimizer in optimizers for group in optimizer.param_groups]
+    groups = [group for group in every if "capturable" in group]
     for group in groups:
         group["capturable"] = True
     try:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onpro.training.evaluation import CueRates
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -57,6 +59,64 @@ class Metrics:
             forward_transfer=float((a * above).sum() / pairs),
             learning_accuracy=float(a.diagonal().mean()),
             relative_forgetting=float(share[:-1].sum() / tasks),
+        )
+
+
+@dataclass(frozen=True)
+class CueMetrics:
+    """Summaries of a run on a stream with a shortcut, in percent.
+
+    After the last task they are means over tasks; `_new` is the mean over tasks of the values on a
+    task right after it was learned.
+    """
+
+    no_cue_accuracy: float
+    """The average accuracy, of images without a cue."""
+    true_cue_accuracy: float
+    """Average accuracy on images with the cue of their class."""
+    wrong_cue_accuracy: float
+    """Average accuracy on images with the cue of another class of the same task."""
+    shortcut_reliance: float
+    """Accuracy with the true cue minus accuracy without."""
+    shortcut_reliance_new: float
+    cue_following: float
+    """Share of images with a wrong cue that are classified as the class whose cue it is."""
+    cue_following_new: float
+    cue_following_any: float
+    """As `cue_following`, if a class of another task with the same cue counts too."""
+    cue_control: float
+    """As `cue_following`, of the same images without a cue: what other confusion explains."""
+    cue_control_new: float
+    cue_control_any: float
+    """As `cue_following_any`, of the same images without a cue."""
+
+    @classmethod
+    def of(
+        cls, accuracy: Sequence[Sequence[float | None]], rates: Sequence[Sequence[CueRates]]
+    ) -> "CueMetrics":
+        """Compute the metrics.
+
+        Args:
+            accuracy: Accuracy without cues on each task, one row after each task.
+            rates: `Trainer.cue_rates` at the end of the stream.
+        """
+        last = np.array(rates[-1]).mean(axis=0)
+        new = np.array([row[task] for task, row in enumerate(rates)]).mean(axis=0)
+        end = CueRates(*last.tolist())
+        fresh = CueRates(*new.tolist())
+        metrics = Metrics.of(accuracy)
+        return cls(
+            no_cue_accuracy=metrics.average_accuracy,
+            true_cue_accuracy=end.true_cue,
+            wrong_cue_accuracy=end.wrong_cue,
+            shortcut_reliance=end.true_cue - metrics.average_accuracy,
+            shortcut_reliance_new=fresh.true_cue - metrics.learning_accuracy,
+            cue_following=end.following,
+            cue_following_new=fresh.following,
+            cue_following_any=end.following_any,
+            cue_control=end.control,
+            cue_control_new=fresh.control,
+            cue_control_any=end.control_any,
         )
 
 

@@ -27,16 +27,12 @@ class Stepper:
     appears for the first time.
 
     Args:
-        method: The method to train; the stepper updates its `progress` and sets its `scaler`.
+        method: The method to train; the stepper updates its `progress`.
         engine: How training steps are computed.
     """
 
     def __init__(self, method: Method[Any], engine: Engine = "eager") -> None:
         self.method = method
-        context = method.context
-        method.scaler = torch.amp.GradScaler(
-            context.device.type, enabled=context.autocast is torch.float16
-        )
         self._initial = _snapshots(method)
         self.use(engine)
 

@@ -12,13 +12,15 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
-from onpro.streams import Benchmark
+from onpro.streams import Benchmark, ClassIncremental
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
 from onpro.training.evaluation import (
+    CueRates,
     accuracies,
     accuracy_on,
     class_accuracies,
+    confusion_and_cue_rates,
     confusion_matrix,
 )
 from onpro.training.metrics import CurvePoint
@@ -109,6 +111,8 @@ class Trainer:
         class_accuracy: Accuracy in percent on each class, at each evaluation; None for a class
             that was not evaluated.
         memory_content: Number of images of each class in the memory, at each evaluation.
+        cue_rates: What cues change on each task so far, one row after each task; empty for streams
+            without a shortcut.
         train_seconds: Training time of this run. Runs side by side share their total: on a CPU
             each counts its own steps, on a GPU, which computes for all at once, an equal part.
         elapsed_seconds: Training time including the steps of runs side by side.
@@ -140,6 +144,7 @@ class Trainer:
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
         self.class_accuracy: list[list[float | None]] = []
         self.memory_content: list[list[int]] = []
+        self.cue_rates: list[list[CueRates]] = []
         self.train_seconds = 0.0
         self.eval_seconds = 0.0
         self.elapsed_seconds = 0.0
@@ -253,9 +258,16 @@ class Trainer:
             for task, labels in enumerate(stream.task_classes)
             if task in so_far or not seen.isdisjoint(labels)
         ]
-        self.confusion = confusion_matrix(
-            self.method, (stream.test(task) for task in tasks), stream.num_classes
-        )
+        if task_over and isinstance(stream, ClassIncremental) and stream.cues:
+            tests = ((stream.test(task), stream.other_labels(task)) for task in tasks)
+            self.confusion, rates = confusion_and_cue_rates(
+                self.method, tests, stream.num_classes, stream.cues
+            )
+            self.cue_rates.append(rates)
+        else:
+            self.confusion = confusion_matrix(
+                self.method, (stream.test(task) for task in tasks), stream.num_classes
+            )
         images = stream.images_after(stream.position)
         point = CurvePoint(stream.position, images, accuracy_on(self.confusion, seen))
         self.curve.append(point)
@@ -355,6 +367,7 @@ class Trainer:
             "class_accuracy": self.class_accuracy,
             "memory_content": self.memory_content,
             "probe": self.probe.state_dict() if self.probe else None,
+            "cue_rates": [[list(rates) for rates in row] for row in self.cue_rates],
             "train_seconds": self.train_seconds,
             "eval_seconds": self.eval_seconds,
             "elapsed_seconds": self.elapsed_seconds,
@@ -373,6 +386,8 @@ class Trainer:
         self.memory_content = list(state.get("memory_content", unknown))
         if self.probe and state.get("probe"):
             self.probe.load_state_dict(state["probe"])
+        rows = state.get("cue_rates", [])
+        self.cue_rates = [[CueRates(*rates) for rates in row] for row in rows]
         self.train_seconds = state["train_seconds"]
         self.eval_seconds = state["eval_seconds"]
         self.elapsed_seconds = state.get("elapsed_seconds", self.train_seconds)

@@ -3,7 +3,7 @@
 Guo et al., "Online Continual Learning through Mutual Information Maximization", ICML 2022.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,27 +14,14 @@ from torch.nn.functional import normalize
 from onpro import losses
 from onpro.augment import check_rotation, rotated_labels, rotations
 from onpro.methods.base import Context
-from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, Settings, require
+from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, AdamSettings, require
 from onpro.nn.network import Network
-from onpro.nn.optimizers import Adam
 from onpro.randomness import Generators
 
 
 @dataclass(frozen=True)
-class ContrastSettings(Settings):
+class ContrastSettings(AdamSettings):
     """Settings of the contrast between rotated images."""
-
-    learning_rate: float = 1e-3
-    """Learning rate of Adam (default from the paper)."""
-
-    weight_decay: float = 1e-4
-    """Weight decay of Adam, added to the gradient (default from the paper)."""
-
-    betas: tuple[float, float] = (0.9, 0.99)
-    """Betas of Adam (default from the official code)."""
-
-    replay_batch: int = 64
-    """Number of stored images replayed with each batch (default from the paper)."""
 
     replay_per_class: int = 7
     """After the first task at most this many replayed images for each class seen so far; 0 for no
@@ -64,22 +51,10 @@ class ContrastSettings(Settings):
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_above(0, "learning_rate", "similarity_scale", "similarity_scale_first")
+        self.require_above(0, "similarity_scale", "similarity_scale_first")
         self.require_at_least(MIN_TEMPERATURE, "instance_temperature")
-        self.require_at_least(0, "weight_decay", "replay_per_class")
-        self.require_at_least(1, "replay_batch")
+        self.require_at_least(0, "replay_per_class")
         self.require_between(0, MAX_DIMENSION, "projection")
-        require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
-
-    def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam:
-        """Adam, whose step is one fused kernel."""
-        return Adam(
-            parameters,
-            self.learning_rate,
-            betas=self.betas,
-            weight_decay=self.weight_decay,
-            fused=True,
-        )
 
     def replay_size(self, classes: int) -> int:
         """Number of images replayed after the first task, when so many classes have been seen."""

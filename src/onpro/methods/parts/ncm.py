@@ -1,5 +1,6 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -9,42 +10,59 @@ from onpro.methods.base import EVAL_BATCH, Method
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.randomness import derive_seed
 
+Features = Callable[[Tensor], Sequence[Tensor]]
+"""Features (n, …) of network input, one tensor for each expert."""
+
 
 class NearestMean:
     """Predicts the nearest class mean of a method's memory, among the classes seen so far.
 
     The means are those of the stored images as they are, in eval mode. They are computed when a
-    prediction first needs them and kept until the next step.
+    prediction first needs them and kept until the next step. Of several experts, each with features
+    of its own, the mean score counts.
     """
 
     def __init__(self) -> None:
-        self._means: tuple[tuple[int, bool, int], Tensor] | None = None
+        self._means: tuple[tuple[int, bool, int], list[Tensor]] | None = None
 
     def clear(self) -> None:
         """Compute the means anew when they are next needed."""
         self._means = None
 
-    def scores(self, method: Method[Any], images: Tensor) -> Tensor:
-        """Scores (n, classes) of network input: −‖h − μ_k‖², −∞ for classes not seen."""
+    def scores(
+        self, method: Method[Any], images: Tensor, features: Features | None = None
+    ) -> Tensor:
+        """Scores (n, classes) of network input: −‖h − μ_k‖², −∞ for classes not seen.
+
+        Args:
+            method: The method whose memory has the images of the means.
+            images: (n, 3, height, width)
+            features: What gives the features (default: the encoder).
+        """
+        features = features or (lambda images: [method.network.encoder(images)])
         classes, device = sorted(method.progress.seen), method.context.device
         seen = torch.tensor(classes, dtype=torch.int64, device=device)
-        near = nearest_mean_scores(method.network.encoder(images), self._directions(method, seen))
+        means = self._directions(method, seen, features)
+        near = torch.stack(
+            [nearest_mean_scores(*pair) for pair in zip(features(images), means, strict=True)]
+        ).mean(dim=0)
         scores = near.new_full((len(images), method.network.classes), -torch.inf)
         return scores.index_copy_(1, seen, near)
 
-    def _directions(self, method: Method[Any], seen: Tensor) -> Tensor:
+    def _directions(self, method: Method[Any], seen: Tensor, features: Features) -> list[Tensor]:
         moment = (method.progress.steps, method.progress.task_open, len(method.memory))
         if self._means is None or self._means[0] != moment:
             context, memory = method.context, method.memory
-            features = [
-                method.network.encoder(
-                    method.normalise(images).contiguous(memory_format=context.layout)
-                )
+            stored = [
+                features(method.normalise(images).contiguous(memory_format=context.layout))
                 for images in memory.images.split(EVAL_BATCH)
             ]
             # A generator of its own: a prediction must not change the method's random state.
             generator = torch.Generator(context.device)
             generator.manual_seed(derive_seed(context.seed, "nearest class mean"))
-            means = class_mean_directions(torch.cat(features), memory.labels, seen, generator)
+            means = [
+                class_mean_directions(torch.cat(of_expert), memory.labels, seen, generator)
+                for of_expert in zip(*stored, strict=True)
+            ]
             self._means = (moment, means)
         return self._means[1]

@@ -1,0 +1,170 @@
+"""HPCR, holistic proxy-based contrastive replay: PCR with a cyclic weight and distillation.
+
+Lin et al., "HPCR: Holistic Proxy-based Contrastive Replay for Online Continual Learning", 2023.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onpro import losses
+from onpro.memory import retrieval
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Method, Terms
+from onpro.methods.pcr import EPSILON, PCRSettings, seen_only
+from onpro.methods.registry import register
+from onpro.methods.settings import require
+from onpro.nn.network import CosineNetwork
+from onpro.recipes import FRAMEWORK, IMAGENET, SHORT_STREAMS, on
+from onpro.streams import Batch
+
+PERIOD = 500
+"""Number of steps of a cycle of the contrast's weight, in the official code."""
+
+
+@dataclass(frozen=True)
+class HPCRSettings(PCRSettings):
+    """Settings of HPCR."""
+
+    least_weight: float = 0.5625
+    """Weight of the contrast in the first step of a task, and after each 500 (default from the
+    official code)."""
+
+    largest_weight: float = 1.8
+    """Weight of the contrast half-way between these steps (default from the official code)."""
+
+    logit_weight: float = 0.1
+    """Weight of the distance to the stored logits (default from the official code)."""
+
+    relation_weight: float = 0.5
+    """Weight of the cross-entropy between similarities of stored and of current features (default
+    from the official code)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_at_least(0, "least_weight", "logit_weight", "relation_weight")
+        require(
+            0 < self.largest_weight >= self.least_weight,
+            "the largest weight must be above 0 and at least the least weight.",
+        )
+
+
+@register(
+    "hpcr",
+    HPCRSettings,
+    title="Holistic proxy-based contrastive replay",
+    paper="HPCR: Holistic Proxy-based Contrastive Replay for Online Continual Learning",
+    year=2023,
+    memory="images, logits and features, batch reservoir",
+    inference="cosine head",
+    images_per_step="148",
+    data={
+        "cifar10": {"logit_weight": 0.01},
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16},
+    },
+    recipes={
+        "original": FRAMEWORK.varied(
+            "its own code's numbers", augmentation="scr", optimizer="sgd", learning_rate=0.1
+        ),
+    },
+)
+class HPCR(Method[HPCRSettings]):
+    """L = σ·L_PCR + α·MSE(stored logits) + β·CE(similarities of stored features)."""
+
+    network: CosineNetwork
+
+    def __init__(self, settings: HPCRSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.network = self.make_network(
+            kind=CosineNetwork, scale=1 / settings.temperature, epsilon=EPSILON
+        )
+        self.optimizer = settings.make_optimizer(self.network.parameters())
+        self.memory = self.make_memory(
+            logits=((self.network.classes,), torch.float32),
+            features=((self.network.encoder.out_features,), torch.float32),
+        )
+        self.task_steps = torch.zeros((), dtype=torch.int64, device=context.device)
+        """Number of steps of the current task, on the device for recorded steps."""
+
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on new and replayed images, once any are stored, then the memory."""
+        settings, network, count = self.settings, self.network, len(batch)
+        terms: Terms = {}
+        if len(self.memory):
+            replay = self.memory.take(
+                retrieval.uniform(self.memory, settings.replay_batch, self.random["memory"])
+            )
+            features, of_old = network.features_each(
+                self.two_views(batch.images), self.two_views(replay.images)
+            )
+            logits, old_logits = network.classifier(features), network.classifier(of_old)
+            labels = torch.cat([batch.labels.repeat(2), replay.labels.repeat(2)])
+            contrast = losses.proxy_contrast(torch.cat([logits, old_logits]), labels)
+            terms = {"proxy": self.contrast_weight() * contrast}
+            if self.progress.task > 0:
+                stored = {name: field.repeat(2, 1) for name, field in replay.fields.items()}
+                recalled = losses.label_logits_error(old_logits, stored["logits"], labels)
+                related = losses.relation_cross_entropy(
+                    of_old, stored["features"], settings.temperature
+                )
+                terms["logits"] = settings.logit_weight * recalled
+                terms["relations"] = settings.relation_weight * related
+            self.minimise(terms)
+        else:
+            with torch.no_grad():
+                features = network.features(self.two_views(batch.images))
+                logits = network.classifier(features)
+        # Those of the images as they are, in train mode, before the step.
+        reservoir_batch(
+            self.memory,
+            batch.images,
+            batch.labels,
+            self.random["memory"],
+            logits=logits[:count],
+            features=features[:count],
+        )
+        self.task_steps = self.task_steps + 1
+        return terms
+
+    def two_views(self, images: Tensor) -> Tensor:
+        """Stored images (n, 3, height, width) as network input, then augmented."""
+        images = self.normalise(images)
+        return torch.cat([images, self.augment(images)])
+
+    def contrast_weight(self) -> Tensor:
+        """σ, which rises and falls with the steps of a task."""
+        low, high = self.settings.least_weight, self.settings.largest_weight
+        phase = 2 * math.pi / PERIOD * self.task_steps
+        return low + (high - low) * 0.5 * (1 - phase.cos())
+
+    def start_task(self) -> None:
+        """A cycle of the contrast's weight begins."""
+        self.task_steps = torch.zeros_like(self.task_steps)
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """Logits of the classes seen so far, −∞ for others, whose proxies are random."""
+        return seen_only(super().eval_scores(images), self.progress.seen)
+
+    def grow(self, classes: int) -> None:
+        """Widen the classifier and the stored logits; a class unknown then had the logit 0."""
+        super().grow(classes)
+        self.memory.grow_field("logits", self.network.classes)
+
+    def forget(self, label: int) -> None:
+        """Drop a class, also from the logits stored with other images."""
+        super().forget(label)
+        self.memory.fields["logits"][:, label] = 0
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state, whose logits and features are as wide as the network's."""
+        super().load_state_dict(state)
+        widths = [self.memory.fields[name].shape[1] for name in ("logits", "features")]
+        if widths != [self.network.classes, self.network.encoder.out_features]:
+            raise ValueError("the logits or features of the state are not those of its network")

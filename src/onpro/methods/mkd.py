@@ -1,0 +1,125 @@
+"""MKD, momentum knowledge distillation: a moving average of the network teaches it.
+
+Michel et al., ICML 2024. The average forgets more slowly than the network, which learns from it on
+augmented and on raw images; predictions are those of the mean of both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from onpro import augment
+from onpro.losses import softened_divergence
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.added import AddedLoss
+from onpro.methods.registry import register_wrapper
+from onpro.methods.settings import Settings, require
+from onpro.nn.average import MeanNetwork, MovingAverage
+from onpro.nn.network import Network
+
+
+@dataclass(frozen=True)
+class MKDSettings(Settings):
+    """Settings of the moving average and of distillation from it."""
+
+    teacher_weight: float = 5.5
+    """Weight λ of the distillation (default from the paper)."""
+
+    teacher_rate: float = 0.01
+    """Share α of the network's weights that moves into the average at each step (default from the
+    paper)."""
+
+    teacher_augmentation: str = "scr"
+    """How the images that the average sees are augmented, see augmentation (default from the
+    paper)."""
+
+    taught_rivals: Literal["all", "task", "none"] = "all"
+    """Classes that new images compete with in the added cross-entropy: all (default from the
+    paper), those of the current task, or none: replayed images alone (ours)."""
+
+    predict_with: Literal["mean", "student", "teacher"] = "mean"
+    """Weights to predict with: the mean of the network's and the average's (default from the
+    paper), the network's own, or the average's."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_at_least(0, "teacher_weight")
+        require(0 < self.teacher_rate < 1, "the teacher rate must be above 0 and below 1.")
+        augment.parts_of(self.teacher_augmentation)
+
+
+@register_wrapper(
+    "mkd",
+    MKDSettings,
+    title="momentum distillation",
+    paper="Rethinking Momentum Knowledge Distillation in Online Continual Learning",
+    year=2024,
+    inference="linear head, mean of the network's weights and their moving average",
+    images_per_step="148 more, and 74 through the average",
+    bases={"er": {"optimizer": "adam", "learning_rate": 5e-4}},
+)
+class MKD(AddedLoss[MKDSettings]):
+    """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
+
+    Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place.
+    """
+
+    def __init__(self, settings: MKDSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        rate = settings.teacher_rate
+        # So small at first that its outputs are nearly uniform (official code).
+        self.average = MovingAverage(self.network, rate, start=rate / (1 - rate))
+        self.mean = MeanNetwork(self.network, self.average.network)
+        self.harder = augment.build(
+            settings.teacher_augmentation, context.normalise, fused=context.fused
+        )
+
+    def terms(self, new: Labelled, old: Labelled, *others: Any) -> Terms:
+        """The terms of the method, then cross-entropy and distillation of all its images."""
+        terms = {} if self.has_plain_loss else super().terms(new, old, *others)
+        shown = self.shown(new, old)
+        if shown is None:
+            return terms
+        views = self.harder(shown.images, self.random["augmentation"])
+        taught = self.upright(self.average.logits(views))
+        logits, of_raw = map(self.upright, self.network.logits_each(views, shown.images))
+        distilled = softened_divergence(logits, taught) + softened_divergence(of_raw, taught)
+        rivals = self.settings.taught_rivals
+        return terms | {
+            "taught_ce": self.label_loss(logits, shown, len(new.labels), rivals),
+            "distillation": self.settings.teacher_weight / 2 * distilled,
+        }
+
+    def step(self) -> None:
+        """One optimizer step, which the average follows."""
+        super().step()
+        self.average.follow(self.network)
+        self.mean.become(self.network, self.average.network)
+
+    @property
+    def predictor(self) -> Network:
+        """The mean of network and average, or the one asked for."""
+        networks = {
+            "mean": self.mean.network,
+            "teacher": self.average.network,
+            "student": self.network,
+        }
+        return networks[self.settings.predict_with]
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes, also in the average."""
+        super().grow(classes)
+        self.average.grow(self.network)
+        self.mean.become(self.network, self.average.network)
+
+    def forget(self, label: int) -> None:
+        """Drop a class, also from the average."""
+        super().forget(label)
+        self.average.renew(self.network, self.network.outputs_of(label))
+        self.mean.become(self.network, self.average.network)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        super().load_state_dict(state)
+        self.mean.become(self.network, self.average.network)

@@ -1,0 +1,76 @@
+"""Masks of the classes that a method has met."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+
+class KnownClasses:
+    """Which classes have been met so far, and which before the current task.
+
+    The masks are on the device, so that a recorded step can read and update them.
+
+    Args:
+        classes: Number of classes of the network.
+        device: The device.
+    """
+
+    seen: Tensor
+    """(classes,) bool: classes met so far."""
+    old: Tensor
+    """(classes,) bool: classes met before the current task."""
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self.seen = torch.zeros(classes, dtype=torch.bool, device=device)
+        self.old = torch.zeros(classes, dtype=torch.bool, device=device)
+
+    @property
+    def current(self) -> Tensor:
+        """(classes,) bool: classes met for the first time in the current task."""
+        return self.seen & ~self.old
+
+    def meet(self, labels: Tensor) -> None:
+        """Note the classes of a batch, given its labels (n,)."""
+        self.seen = self.seen.index_fill(0, labels, True)
+
+    def start_task(self) -> None:
+        """Classes met so far become old."""
+        self.old = self.seen.clone()
+
+    def grow(self, classes: int) -> None:
+        """Make room for more classes, none of which has been met."""
+        added = (0, classes - len(self.seen))
+        self.seen, self.old = pad(self.seen, added), pad(self.old, added)
+
+    def forget(self, label: int) -> None:
+        """Drop a class between two steps."""
+        self.seen[label] = self.old[label] = False
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of the masks."""
+        return {"seen": self.seen.clone(), "old": self.old.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore saved masks, of as many classes as there are."""
+        for name, mask in (("seen", self.seen), ("old", self.old)):
+            if (state[name].shape, state[name].dtype) != (mask.shape, mask.dtype):
+                raise ValueError(f"the classes {name} of the state are not those of its network")
+            setattr(self, name, state[name].to(mask.device))
+
+
+def outputs_of(classes: Tensor, outputs_per_class: int, labels: Tensor | None = None) -> Tensor:
+    """Return the mask (outputs,) of the outputs of classes, and of labels if any are given.
+
+    Args:
+        classes: (classes,) bool.
+        outputs_per_class: Number of outputs of each class.
+        labels: (n,) outputs; negative ones do not count.
+    """
+    outputs = classes.repeat_interleave(outputs_per_class)
+    if labels is None:
+        return outputs
+    spare = pad(outputs, (0, 1))  # labels below 0 go to an output that does not exist
+    return spare.index_fill(0, labels.where(labels >= 0, len(outputs)), True)[:-1]

@@ -1,0 +1,33 @@
+"""What a wrapper has: a class that is put in front of a method's own and changes some of it."""
+
+from typing import Any, ClassVar
+
+from onpro.methods.base import Method, S, Terms
+
+
+class Wrapper(Method[S]):
+    """A variation of any method, see `register_wrapper`; subclasses override what they change.
+
+    `super()` is the wrapped method.
+    """
+
+    sees_classes: ClassVar[bool] = False
+    """Whether it takes labels as classes, so that no other wrapper may turn them into outputs."""
+    is_last: ClassVar[bool] = False
+    """Whether no other wrapper can be put in front of it."""
+    wrapped: ClassVar[type[Method[Any]]]
+    """The class of the wrapped method."""
+
+    @classmethod
+    def refusal(cls, base: type[Method[Any]]) -> str | None:
+        """Return why a method cannot be wrapped, to end "X cannot wrap Y, …"; None: it can be."""
+        if issubclass(base, Wrapper) and base.is_last:
+            return f"which must be wrapped first; {base.about.title} comes last"
+        if not hasattr(base, "terms"):
+            return "whose loss is not available apart from its step"
+        return None
+
+    def terms(self, *samples: Any) -> Terms:
+        """The terms of the wrapped method's loss."""
+        terms: Terms = super().terms(*samples)  # type: ignore[misc] # the wrapped method has it
+        return terms

@@ -1,0 +1,165 @@
+"""MKD: the moving average, what it teaches, and the weights that predict."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, log_softmax, softmax
+
+from onpro.errors import UserError
+from onpro.methods import method, settings_for
+from onpro.methods.parts.apf import unmixed
+from tests.methods.learners import batches, learner, refused, stepper
+
+PLAIN = {"augmentation": "none", "teacher_augmentation": "none"}
+
+
+def divergence(logits: Tensor, taught: Tensor) -> Tensor:
+    """16·KL at temperature 4, image by image."""
+    rows = []
+    for own, other in zip(logits, taught, strict=True):
+        p, log_q = softmax(other / 4, dim=0), log_softmax(own / 4, dim=0)
+        rows.append(16 * (p * (p.log() - log_q)).sum())
+    return torch.stack(rows).mean()
+
+
+def doubled(learned: Any) -> Any:
+    """The method in float64, its average included."""
+    learned.average.network.double()
+    learned.mean.network.double()
+    return learned
+
+
+def test_the_loss_is_the_one_of_the_paper() -> None:
+    learned = doubled(
+        learner("er-mkd", float64=True, replay_batch=200, teacher_weight=3.0, **PLAIN)
+    )
+    first, second = batches(2)
+    train = stepper(learned)
+    assert train.step(first) == {}  # the first batch is only stored
+    student, teacher = deepcopy(learned.network), deepcopy(learned.average.network)
+    terms = train.step(second)
+    images = torch.cat([first.images, second.images])  # the replay batch in any order
+    labels = torch.cat([first.labels, second.labels])
+    images = learned.normalise(images)
+    logits, taught = student.logits(images), teacher.logits(images)
+    assert torch.allclose(terms["taught_ce"], cross_entropy(logits, labels), rtol=1e-9)
+    # Without augmentation both views are the images as they are.
+    expected = 3.0 * divergence(logits, taught)
+    assert torch.allclose(terms["distillation"], expected, rtol=1e-9)
+
+
+def test_the_average_starts_small_and_follows() -> None:
+    learned = learner("er-mkd", teacher_rate=0.2)
+    before = [weight.detach().clone() for weight in learned.network.parameters()]
+    for weight, averaged in zip(before, learned.average.network.parameters(), strict=True):
+        assert torch.allclose(averaged, 0.25 * weight)
+    expected = [0.25 * weight for weight in before]
+    train = stepper(learned)
+    for batch in batches(4):
+        stored = len(learned.memory)
+        train.step(batch)
+        if stored:
+            now = learned.network.parameters()
+            expected = [0.8 * old + 0.2 * new for old, new in zip(expected, now, strict=True)]
+    for weight, averaged in zip(expected, learned.average.network.parameters(), strict=True):
+        assert torch.allclose(averaged, weight, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", ["mean", "student", "teacher"])
+def test_predictions_use_the_weights_asked_for(weights: str) -> None:
+    learned = learner("er-mkd", predict_with=weights, teacher_rate=0.3)
+    train = stepper(learned)
+    for batch in batches(5):
+        train.step(batch)
+    mine, theirs = learned.network, learned.average.network
+    expected = deepcopy(theirs if weights == "teacher" else mine)
+    if weights == "mean":
+        pairs = zip(expected.parameters(), theirs.parameters(), strict=True)
+        with torch.no_grad():
+            for weight, averaged in pairs:
+                weight.copy_((weight + averaged) / 2)
+    images = batches(1)[0].images
+    with expected.evaluating():
+        scores = expected(learned.normalise(images))
+    assert torch.allclose(learned.scores(images), scores, rtol=1e-4, atol=1e-5)
+
+
+def test_the_average_gets_no_gradient() -> None:
+    learned = learner("er-mkd")
+    train = stepper(learned)
+    for batch in batches(3):
+        train.step(batch)
+    networks = learned.average.network, learned.mean.network
+    assert all(weight.grad is None for network in networks for weight in network.parameters())
+
+
+@pytest.mark.parametrize("base", ["er", "onpro"])
+def test_a_loss_of_its_own_stays(base: str) -> None:
+    changes: dict[str, Any] = {} if base == "er" else {"projection": 16, "rotations": 4}
+    learned = learner(f"{base}-mkd", **changes)
+    train = stepper(learned)
+    terms: dict[str, Tensor] = {}
+    for batch in batches(12):
+        terms = train.step(batch)
+    assert {"taught_ce", "distillation"} <= terms.keys()
+    assert ("ins_new" in terms) == (base == "onpro")
+    assert ("replay" in terms) is False
+
+
+def test_the_settings_of_the_paper_are_those_of_er() -> None:
+    settings: Any = settings_for("er-mkd", "cifar100")
+    assert (settings.optimizer, settings.learning_rate) == ("adam", 5e-4)
+    assert settings_for("er", "cifar100").optimizer == "sgd"  # type: ignore[attr-defined] # ER has it
+
+
+@pytest.mark.parametrize("base", ["agem", "dvc", "gdumb", "mir", "scr"])
+def test_methods_without_one_loss_are_refused(base: str) -> None:
+    with pytest.raises(UserError, match=f"mkd cannot wrap {base}, .*take aser, er,"):
+        method(f"{base}-mkd")
+
+
+def test_rotations_go_inside() -> None:
+    assert method("er-rot-mkd")
+    with pytest.raises(UserError, match=r"rot cannot wrap er-mkd, .*wrap the method in rot first"):
+        method("er-mkd-rot")
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"teacher_rate": 0.0}, "teacher rate"),
+        ({"teacher_rate": 1.0}, "teacher rate"),
+        ({"teacher_weight": -1.0}, "teacher weight"),
+        ({"teacher_augmentation": "blur"}, "blur"),
+    ],
+)
+def test_bad_values_are_refused(changes: dict[str, Any], word: str) -> None:
+    refused("er-mkd", word, **changes)
+
+
+@pytest.mark.parametrize("rivals", ["all", "task", "none"])
+def test_new_images_compete_with_the_classes_asked_for(rivals: str) -> None:
+    learned = learner("er-mkd", taught_rivals=rivals)
+    train = stepper(learned)
+    for batch in batches(11):  # into the second task, whose classes are 2 and 3
+        train.step(batch)
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([2, 3, 0, 1, 2])  # two new images, three replayed ones
+    shown = unmixed(torch.zeros(5, 3, 8, 8), labels)
+    loss = learned.label_loss(logits, shown, 2, rivals)
+    of_new = {
+        "all": cross_entropy(logits[:2], labels[:2], reduction="none"),
+        "task": cross_entropy(logits[:2, 2:], labels[:2] - 2, reduction="none"),
+        "none": torch.zeros(0),
+    }[rivals]
+    of_old = cross_entropy(logits[2:], labels[2:], reduction="none")
+    assert torch.allclose(loss, torch.cat([of_new, of_old]).mean())
+
+
+def test_where_only_new_images_are_shown_they_compete_with_all() -> None:
+    learned = learner("onpro-mkd", taught_rivals="none", projection=16, rotations=4)
+    terms = stepper(learned).step(batches(1)[0])
+    assert terms["taught_ce"] > 0
