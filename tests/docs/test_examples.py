@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
         ("docs/howto/own-method.md", 2),
         ("docs/howto/own-stream.md", 2),
         ("docs/howto/resume.md", 1),
+        ("docs/shortcuts.md", 1),
         ("docs/streams.md", 1),
     ],
 )

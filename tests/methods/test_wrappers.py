@@ -25,8 +25,14 @@ from tests.methods.learners import DATA, batches, learner, refused, stepper, wat
 ROTATED = {"rotations": 4}
 QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
 OTHERS = [
-    *((f"{base}-rot", ROTATED) for base in ("aser", "gss", "mir", "scr")),
-    *((f"{base}-kd", {}) for base in ("aser", "dvc", "gss", "mir", "scr")),
+    *(
+        (f"{base}-rot", ROTATED)
+        for base in ("aser", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
+    *(
+        (f"{base}-kd", {})
+        for base in ("aser", "dvc", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
     ("er-rot-kd", ROTATED),
 ]
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -47,6 +48,23 @@ class Finished:
 
     folder: Path
     result: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """Return the accuracies as a table, for notebooks."""
+        rows = self.result["accuracy"]
+        titles = "".join(f"<th>task {task}</th>" for task in range(1, len(rows) + 1))
+        body = "".join(
+            f"<tr><th>after task {after}</th>"
+            + "".join("<td></td>" if value is None else f"<td>{value:.1f}</td>" for value in row)
+            + "</tr>"
+            for after, row in enumerate(rows, 1)
+        )
+        what = escape(f"{self.result['method']} on {self.result['data']}: accuracy in %")
+        average, forgetting = (self.result[f"average_{x}"] for x in ("accuracy", "forgetting"))
+        return (
+            f"<table><caption>{what}; average {average:.1f}, forgetting {forgetting:.1f}</caption>"
+            f"<thead><tr><th></th>{titles}</tr></thead><tbody>{body}</tbody></table>"
+        )
 
 
 class Interrupted(KeyboardInterrupt):
@@ -138,6 +156,8 @@ def load_images(config: RunConfig) -> ImageSet:
         seed=config.seed,
         limit_per_class=config.limit_per_class,
     )
+    if config.validation:
+        data = data.for_validation(config.validation)
     return data.to(pick_device(config.device))
 
 
@@ -151,7 +171,10 @@ class SharedImages:
         """Return the data of a run, see `load_images`."""
         if find(config.data).seeded:  # each seed has its own
             return load_images(config)
-        kind = config.data, config.data_dir, config.image_size, config.limit_per_class
+        kind = (
+            *(config.data, config.data_dir, config.image_size),
+            *(config.limit_per_class, config.validation),
+        )
         if kind not in self._loaded:
             self._loaded[kind] = load_images(config)
         return self._loaded[kind]
