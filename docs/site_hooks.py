@@ -1,8 +1,8 @@
 """Hooks of MkDocs: pages that are generated, links that leave `docs/`, equations.
 
-The pages in `docs/` are written for GitHub. For the site, the notebook becomes a page, the reference
-of the command is taken from the command itself, links to other files of the repository lead to
-copies of them, and equations become MathML, so that the site loads nothing from elsewhere.
+The pages in `docs/` are written for GitHub. For the site, the notebook becomes a page, the
+reference of the command is taken from the command itself, links to other files of the repository
+lead to copies of them, and equations become MathML, so that nothing is loaded from elsewhere.
 """
 
 import html
@@ -105,7 +105,7 @@ def _letter(found: re.Match[str]) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write the part of STIX Two Math that the equations need: not every machine has such a font."""
+    """Write the part of STIX Two Math that the equations need; few machines have a math font."""
     options = subset.Options()
     options.flavor = "woff"
     options.layout_features = ["*"]
@@ -149,17 +149,18 @@ def notebook_page(path: Path) -> str:
     for cell in json.loads(path.read_text())["cells"]:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-        parts += [_shown(output) for output in cell.get("outputs", [])]
+        alt = html.escape(cell["metadata"].get("alt", ""))
+        parts += [_shown(output, alt) for output in cell.get("outputs", [])]
     parts.append(f"[Download this page as a notebook]({path.name}){{ download }}")
     return "\n\n".join(parts)
 
 
-def _shown(output: dict[str, Any]) -> str:
+def _shown(output: dict[str, Any], alt: str) -> str:
     """Return an output of a notebook as Markdown."""
     found = output.get("data", {})
     if "image/png" in found:
         image = "".join(found["image/png"]).replace("\n", "")
-        return f'<img alt="" class="output" src="data:image/png;base64,{image}">'
+        return f'<img alt="{alt}" class="output" src="data:image/png;base64,{image}">'
     if "text/html" in found:
         return f'<div class="output">{"".join(found["text/html"])}</div>'
     text = "".join(output.get("text", found.get("text/plain", "")))
