@@ -5,8 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,22 +54,28 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     assert not re.search(r"url\(\W?https?:", (site / "site.css").read_text())
 
 
-@pytest.mark.browser
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_no_page_is_wider_than_the_screen(site: Path, width: int, scheme: str) -> None:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     sync = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
         pytest.skip("no Chromium")
+    with sync.sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_no_page_is_wider_than_the_screen(
+    browser: Any, site: Path, width: int, scheme: str
+) -> None:
     pages = [page for page in site.rglob("index.html") if "repository" not in page.parts]
     assert len(pages) > 40
-    with sync.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        for page in pages:
-            tab.goto(page.as_uri())
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width, page
-            wide = """[...document.querySelectorAll(".md-content math, .md-content img")]
-                .filter((one) => !one.closest("table, .equation"))
-                .filter((one) => one.getBoundingClientRect().right > innerWidth).length"""
-            assert tab.evaluate(wide) == 0, page
-        browser.close()
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    wide = """[...document.querySelectorAll(".md-content math, .md-content img")]
+        .filter((one) => !one.closest("table, .equation"))
+        .filter((one) => one.getBoundingClientRect().right > innerWidth).length"""
+    for page in pages:
+        tab.goto(page.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, page
+        assert tab.evaluate(wide) == 0, page
+    tab.close()
