@@ -45,8 +45,8 @@ OTHERS = [
         ("er-kd", {}),
         ("er-kd-rot", ROTATED),
         ("er-mkd", QUICK),
-        ("er-ccldc", QUICK),
-        ("er-gwm", QUICK),
+        pytest.param("er-ccldc", QUICK, marks=pytest.mark.thorough),
+        pytest.param("er-gwm", QUICK, marks=pytest.mark.thorough),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )
