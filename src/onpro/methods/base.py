@@ -12,10 +12,11 @@ from onpro import augment
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.methods.settings import Settings
-from onpro.nn import AUTOCAST, Precision
+from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, is_pretrained
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
 from onpro.nn.optimizers import lay_out_like_parameters
+from onpro.nn.pretrained import pretrained_part
 from onpro.randomness import Generators
 from onpro.streams import Batch, Progress
 
@@ -159,7 +160,7 @@ class Method(ABC, Generic[S]):
         """
         context = self.context
         network = kind(
-            self.settings.encoder,
+            self._pretrained_encoder() or self.settings.encoder,
             context.image_shape,
             (context.num_classes or 0) if classes is None else classes,
             seed=context.seed if seed is None else seed,
@@ -168,6 +169,19 @@ class Method(ABC, Generic[S]):
         return network.placed(
             context.device, autocast=context.autocast, layout=context.layout, fused=context.fused
         )
+
+    def _pretrained_encoder(self) -> PretrainedEncoder | None:
+        """The pretrained encoder of a new network, if it has one.
+
+        A frozen one never changes, so that it is shared with the network there is.
+        """
+        if not is_pretrained(self.settings.encoder):
+            return None
+        found = pretrained_part(self.network) if hasattr(self, "network") else None
+        if found is not None and found.is_frozen:
+            return found
+        normalise = self.context.normalise
+        return self.settings.pretrained.build(normalise.mean, normalise.std)
 
     def make_memory(self, **fields: FieldSpec) -> Memory:
         """An empty memory of the size the run allows; `fields` are stored with each image."""
