@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onpro import augment
+from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.methods.settings import Settings
@@ -282,7 +283,13 @@ class Method(ABC, Generic[S]):
 
     def backward(self, terms: Terms) -> None:
         """Add the gradient of the sum of the terms, times `loss_scale`, to the gradients."""
-        self.scaler.scale(total(terms)).backward()
+        loss = total(terms)
+        if not loss.requires_grad:
+            raise UserError(
+                "there is nothing to train: with a frozen encoder this method needs a projection, "
+                "or set the encoder's learning rate."
+            )
+        self.scaler.scale(loss).backward()
 
     def step(self) -> None:
         """One optimizer step down the gradients; with a loss scale, only if they are finite."""

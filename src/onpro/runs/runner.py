@@ -205,7 +205,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     )
     learner = kind(config.settings, context)
     pretrained = pretrained_part(learner.network)
-    if pretrained and config.encoder_sha256 not in (None, pretrained.digest):
+    if pretrained and pretrained.digest and config.encoder_sha256 not in (None, pretrained.digest):
         raise UserError(
             f"{config.settings.encoder_weights} has changed since the run began: undo that, or "
             "start another run."
