@@ -182,7 +182,8 @@ def test_weights_are_identified_by_their_content(tmp_path: Path) -> None:
     same, other = (config(encoder_weights=str(tmp_path / name)) for name in ("same", "other"))
     assert same.identity == config().identity
     assert other.identity != config().identity
-    assert config(encoder_learning_rate=0.1).identity != config().identity
+    for changes in ({"encoder_learning_rate": 0.1}, {"encoder_image_size": 32}):
+        assert config(**changes).identity != config().identity
 
 
 def test_weights_that_changed_are_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 import timm
 import torch
 from safetensors.torch import load_file, save_file
+from timm.data.config import resolve_model_data_config
 from torch import Tensor
 
 from onpro.errors import UserError
@@ -21,7 +22,11 @@ MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
 
 def build(**changes: Any) -> PretrainedEncoder:
-    given = {"name": f"timm:{MODEL}", "weights": str(weights()), "image_size": 32} | changes
+    given: dict[str, Any] = {
+        "name": f"timm:{MODEL}",
+        "weights": str(weights()),
+        "image_size": 32,
+    } | changes
     return Pretrained(**given).build(MEAN, STD)
 
 
@@ -39,7 +44,7 @@ def test_images_are_normalised_and_resized_as_the_model_was_trained() -> None:
     with seeded(0):
         model = timm.create_model(MODEL, num_classes=0).eval()
     model.load_state_dict({k: v for k, v in load_file(weights()).items() if "fc." not in k})
-    config = timm.data.resolve_model_data_config(model)
+    config = resolve_model_data_config(model)  # type: ignore[no-untyped-call]
     encoder = build(image_size=0)
     assert encoder.input_size == config["input_size"][1:] == (160, 160)
     images = pixels(side=20)
