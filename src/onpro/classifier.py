@@ -305,8 +305,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
     ) -> Self:
         """Load the trained model of a run, with the data set's class names as labels.
 
-        A run keeps its model unless it is trained with `--no-model`. The images of the memory are
-        part of it only with `--keep-memory`, or if the method predicts from them (iCaRL, SCR,
+        A run keeps its model unless it is trained with `--keep-model no`. The images of the memory
+        are part of it only with `--keep-memory`, or if the method predicts from them (iCaRL, SCR,
         GDumb): then `partial_fit` continues exactly. Without them `partial_fit` starts with an
         empty memory, so that what the run has learned is soon forgotten.
 

@@ -127,6 +127,7 @@ RESERVED = frozenset(
         "tensorboard",
         "threads",
         "time",
+        "validation",
         "wandb",
         "workers",
     }

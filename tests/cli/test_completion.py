@@ -17,7 +17,7 @@ OFFERED: dict[str, list[str]] = {
     "re": ["resume", "recipes", "report"],
     "--c": ["--completion"],
     "--completion ": ["bash", "zsh", "fish"],
-    "run e": ["er"],
+    "run e": ["er", "erace"],
     "run er --da": ["--data", "--data-dir"],
     "run er --data ci": ["cifar10", "cifar100"],
     "run er --data = cifar100": ["cifar100"],
@@ -60,7 +60,7 @@ def test_another_shell_is_refused(onpro: Command) -> None:
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 @pytest.mark.parametrize(
     ("line", "offered"),
-    [("onpro ru", "run"), ("onpro run e", "er"), ("onpro run er --da", "--data --data-dir")],
+    [("onpro ru", "run"), ("onpro run e", "er erace"), ("onpro run er --da", "--data --data-dir")],
 )
 def test_bash_completes(tmp_path: Path, line: str, offered: str) -> None:
     onpro = tmp_path / "onpro"

@@ -35,7 +35,7 @@ HELPS = [
     ["run", "rot", "--help"],
     ["run", "onpro", "--data", "imagenet100", "--recipe", "without-projector", "--help"],
 ]
-PROVENANCE = ("paper", "official code", "ours")
+PROVENANCE = ("paper", "official code", "port", "ours")
 
 
 def docstrings(settings: type[Settings]) -> dict[str, str]:

@@ -101,6 +101,25 @@ def test_a_run_keeps_its_model_unless_told_otherwise(onpro: Command, tmp_path: P
     assert "--keep-memory keeps images with the model" in answer.err
 
 
+def test_networks_after_tasks_and_prototypes_are_kept_if_asked_for(
+    onpro: Command, tmp_path: Path
+) -> None:
+    options = ("--keep-model", "tasks", "--probe", "prototypes", "--probe-every", "2")
+    assert onpro("run", "er", *TINY, *options).status == 0
+    kept = sorted(path.name for path in tmp_path.rglob("*.onpro"))
+    assert kept[0] == "model.onpro"
+    assert kept[1:] == [f"network-{task}.onpro" for task in range(1, len(kept))]
+    (result,) = tmp_path.rglob("result.json")
+    steps = json.loads(result.read_text())["prototypes"]["step"]
+    assert steps == list(range(2, steps[-1] + 1, 2))
+    answer = onpro("run", "pass", *TINY, *options)
+    assert answer.status == 2
+    assert "pass keeps no images" in answer.err
+    answer = onpro("figure", "features", str(tmp_path), "--after", "1;2")
+    assert answer.status == 2
+    assert "--after takes comma-separated whole numbers from 1, not '1;2'" in answer.err
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(("options", "kept"), [([], 0), (["--model"], 2)])
 def test_tables_and_sweeps_keep_models_only_if_asked_for(

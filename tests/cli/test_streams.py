@@ -13,7 +13,14 @@ from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 from onpro.figures import draw_streams
 from onpro.figures.arrivals import shares
-from onpro.streams import Blurry, ClassIncremental, IBlurry, stream_kind, stream_kinds
+from onpro.streams import (
+    Blurry,
+    ClassIncremental,
+    IBlurry,
+    ShortcutSettings,
+    stream_kind,
+    stream_kinds,
+)
 from tests.cli.conftest import Command
 from tests.streams.test_class_incremental import even
 
@@ -173,3 +180,51 @@ def test_many_classes_are_drawn_too(tmp_path: Path) -> None:
         stream = ClassIncremental(even(classes, 3), 1)
         draw_streams({"$a^b_{$": stream}, tmp_path / f"{classes}.png")
         assert (tmp_path / f"{classes}.png").stat().st_size > 5000
+
+
+def test_a_shortcut_is_an_option_of_runs_tables_and_sweeps(onpro: Command, tmp_path: Path) -> None:
+    answer = onpro(*RUN, "--shortcut", "0.9", "--shortcut-size", "0.3")
+    assert answer.status == 0, answer.err
+    result = json.loads(answer.out.splitlines()[-1])
+    cue = {"shortcut": 0.9, "shortcut_size": 0.3, "shortcut_strength": 1.0}
+    assert {name: result["config"][name] for name in cue} == cue
+    assert "cue-following rate" in answer.err
+    shown = onpro("report", "runs", "--measures", "reliance,following,no_cue").out
+    assert "| er, limit_per_class=8, shortcut=0.9, shortcut_size=0.3 |" in shown
+    assert "following_mean" in onpro("report", "runs", "--format", "csv").out
+    path = tmp_path / "sweep.toml"
+    path.write_text(
+        '[[runs]]\nmethod = "er"\ndata = "tiny"\nshortcut = [0, 0.5]\nshortcut_strength = 0.5\n'
+    )
+    planned = plan(read_sweep(path), tmp_path, Place())
+    cues = [run.config.cue() for run in planned.runs()]
+    assert cues == [None, ShortcutSettings(0.5, strength=0.5)]
+    table = onpro("table", "table1", "--dry-run", "--shortcut", "0.5", "--format", "markdown")
+    assert table.status == 0, table.err
+    assert "shortcut=0.5" in table.out
+
+
+def test_reports_without_a_shortcut_do_not_mention_it(onpro: Command) -> None:
+    onpro(*RUN)
+    assert "reliance" not in onpro("report", "runs", "--format", "csv").out
+    answer = onpro("report", "runs", "--measures", "reliance")
+    assert answer.status == 2
+    assert "none of these runs has measured 'reliance'" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--shortcut-size", "0.3"], "--shortcut-size is for --shortcut SHARE: add that"),
+        (["--shortcut", "2"], "the share of a shortcut must be above 0 and at most 1, not 2."),
+        (["--shortcut", "1", "--shortcut-strength", "0"], "strength of a shortcut must be above 0"),
+        (["--shortcut", "1", "--stream", "random"], "each class arrives in one task"),
+        (["--shortcut", "1", "--tasks", "6"], "task 1 of 6 has one class only: use fewer tasks"),
+    ],
+)
+def test_shortcuts_that_cannot_work_are_refused(
+    onpro: Command, arguments: list[str], sentence: str
+) -> None:
+    answer = onpro(*RUN, *arguments)
+    assert answer.status == 2
+    assert sentence in answer.err

@@ -54,3 +54,32 @@ def test_the_limit_takes_an_empty_test_set_as_it_is() -> None:
 def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(UserError, match="at least 1"):
         tiny().limit_per_class(0)
+
+
+def test_images_are_held_out_for_validation_class_by_class() -> None:
+    data = tiny(classes=3, train_per_class=20, test_per_class=4)
+    held_out = data.for_validation(0.15)
+    assert held_out.test.labels.bincount().tolist() == [3, 3, 3]
+    assert held_out.train.labels.bincount().tolist() == [17, 17, 17]
+    every = {image.numpy().tobytes() for image in data.train.images}
+    parts = [
+        {image.numpy().tobytes() for image in split.images}
+        for split in (held_out.train, held_out.test)
+    ]
+    assert parts[0] | parts[1] == every
+    assert not parts[0] & parts[1]
+    again = data.for_validation(0.15)
+    assert again.fingerprint == held_out.fingerprint != data.fingerprint
+
+
+@pytest.mark.parametrize("share", [0.001, 0.999])
+def test_one_image_at_least_is_held_out_and_one_is_left(share: float) -> None:
+    data = tiny(classes=2, train_per_class=5, test_per_class=1).for_validation(share)
+    for split in (data.train, data.test):
+        assert split.labels.bincount().min() >= 1
+
+
+def test_a_class_of_one_image_cannot_be_validated() -> None:
+    data = tiny(classes=2, train_per_class=1, test_per_class=1)
+    with pytest.raises(UserError, match="a single training image"):
+        data.for_validation(0.5)

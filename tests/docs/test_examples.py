@@ -17,7 +17,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("name", "examples"),
-    [("README.md", 2), ("CONTRIBUTING.md", 8), ("docs/data.md", 1), ("docs/streams.md", 1)],
+    [
+        *[("README.md", 2), ("CONTRIBUTING.md", 8), ("docs/data.md", 1)],
+        *[("docs/streams.md", 1), ("docs/shortcuts.md", 1)],
+    ],
 )
 def test_the_examples_run(
     name: str, examples: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -1,6 +1,8 @@
 """Figures of finished runs."""
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from onpro.errors import UserError
+from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
 from onpro.figures.style import Options, Width
@@ -16,11 +19,28 @@ from onpro.runs import Finished
 from tests.reports.made_up import result
 
 
+def measured(tasks: int, per_task: int) -> dict[str, Any]:
+    """What a probe of prototypes has measured."""
+    count = tasks * per_task
+    return {
+        "every": 10,
+        "replay_batch": 64,
+        "space": "projection",
+        "step": [10 * (k + 1) for k in range(count)],
+        "task": [k // per_task for k in range(count)],
+        "old": [None] * per_task + [1 - k / 5 / count for k in range(count - per_task)],
+        "new": [1 - k % per_task / 3 / count for k in range(count)],
+    }
+
+
 def finished(method: str, seed: int, **settings: float) -> Finished:
     accuracy = [[90.0 - seed, None, None], [60.0, 80.0, None], [50.0, 55.0 + seed, 85.0]]
     told = {"data": "digits", "accuracy": accuracy, "average_accuracy": 64.0, "memory": 50}
+    told |= {"memory_content": [[25, 25, 0, 0, 0, 0], [12, 13, 12, 13, 0, 0], [8, 9, 8, 9, 8, 8]]}
+    told |= {"prototypes": measured(3, 20 + seed // 10)}
     config = {"method": method, "data": "digits", "settings": {"replay_batch": 64} | settings}
     experiment = {"experiment": f"{method} {settings}", "config": config}
+    told |= dict.fromkeys(CUE_MEASURES.values(), 10.0 + seed)
     folder = Path(f"{method}-digits-m50-s{seed}-0123abcd")
     return Finished(folder, result(method, seed) | told | experiment)
 
@@ -166,3 +186,138 @@ def test_shared_time_is_marked() -> None:
 def test_confusions_of_any_number_of_classes(classes: int) -> None:
     run = Finished(Path("a"), result(classes=classes))
     drawn("confusion", [run]).draw_without_rendering()
+
+
+def without_shortcut(method: str) -> Finished:
+    run = finished(method, 0)
+    kept = {name: v for name, v in run.result.items() if name not in CUE_MEASURES.values()}
+    return Finished(run.folder, kept)
+
+
+def test_the_shortcut_figure_shows_means_and_intervals_of_each_experiment() -> None:
+    figure = drawn("shortcut", [finished(name, seed) for name in ("er", "scr") for seed in (0, 3)])
+    figure.draw_without_rendering()
+    accuracy, reliance, following = figure.axes
+    assert [text.get_text() for text in accuracy.get_yticklabels()] == ["er", "scr"]
+    shown = {float(np.asarray(line.get_xdata())[0]) for line in reliance.get_lines()}
+    assert shown == {0.0, 11.5}, "the axis and the means"
+    legend = following.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "class of any task",
+        "class of any task, no cue",
+        "class of the same task",
+        "class of the same task, no cue",
+    ]
+
+
+def test_runs_without_a_shortcut_are_left_out_of_its_figure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    figure = drawn("shortcut", [finished("er", 0), without_shortcut("scr")])
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["er"]
+    assert caplog.messages == ["left out, since it has no shortcut: scr, digits, M = 50."]
+    with pytest.raises(UserError, match="none of these runs has a shortcut: train some with onpro"):
+        drawn("shortcut", [without_shortcut("scr")])
+
+
+WIDTHS: list[Width] = ["column", "page"]
+
+
+def assert_nothing_is_covered(figure: Figure) -> None:
+    """Neither the legend nor a title lies on an axes' data, and all of them are in the figure."""
+    figure.draw_without_rendering()
+    panels = [axes for axes in figure.axes if axes.get_visible() and not axes.get_label()]
+    frames = [axes.get_window_extent() for axes in panels]
+    texts = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]  # type: ignore[attr-defined] # matplotlib has no other way
+    shown = [text.get_window_extent() for text in texts if text.get_text() and text.get_visible()]
+    shown += [legend.get_window_extent() for legend in figure.legends]
+    for box in shown:
+        assert not any(box.overlaps(frame) for frame in frames)
+        assert box.x0 >= -1
+        assert box.y0 >= -1
+        assert box.x1 <= figure.bbox.x1 + 1
+        assert box.y1 <= figure.bbox.y1 + 1
+    assert min(frame.height for frame in frames) > 20
+    assert min(frame.width for frame in frames) > 30
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["accuracy", "memory", "prototypes"])
+def test_fourteen_methods_are_legible(name: str, width: Width) -> None:
+    runs = [finished(f"method{number}", number) for number in range(14)]
+    assert_nothing_is_covered(drawn(name, runs, width=width))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["accuracy", "forgetting", "matrix", "memory", "prototypes"])
+def test_a_hundred_tasks_are_legible(name: str, width: Width) -> None:
+    content = [[10 * (k <= 2 * task + 1) for k in range(200)] for task in range(100)]
+    more = {"memory_content": content, "prototypes": measured(100, 5)}
+    run = Finished(Path("a"), result(tasks=100, classes=200) | more)
+    figure = drawn(name, [run], width=width)
+    assert_nothing_is_covered(figure)
+    for axes in figure.axes:
+        ticks = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
+        assert not any(a.overlaps(b) for a, b in pairwise(ticks))
+
+
+def test_the_memory_is_shown_class_by_class_as_a_mean_over_seeds() -> None:
+    runs = [finished("er", seed) for seed in range(2)]
+    runs[1].result["memory_content"] = [[27, 23, 0, 0, 0, 0], *runs[1].result["memory_content"][1:]]
+    figure = drawn("memory", runs)
+    (image,) = figure.axes[0].get_images()
+    assert np.asarray(image.get_array())[:, 0].tolist() == [26, 24, 0, 0, 0, 0]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
+        f"class {k}" for k in range(6)
+    ]
+    assert figure.axes[0].get_xlabel() == "after task"
+
+
+@pytest.mark.parametrize("classes", [1, 20, 21, 1000])
+def test_memories_of_any_number_of_classes(classes: int) -> None:
+    told = {"memory_content": [[0] * classes, [1] * classes, [2] * classes]}
+    figure = drawn("memory", [Finished(Path("a"), result(classes=classes) | told)])
+    assert_nothing_is_covered(figure)
+    assert np.asarray(figure.axes[0].get_images()[0].get_array()).shape == (classes, 3)
+
+
+def test_a_memory_without_images_is_empty() -> None:
+    told = {"memory_content": [[0] * 6] * 3}
+    figure = drawn("memory", [Finished(Path("a"), result("pass") | told)])
+    assert not np.asarray(figure.axes[0].get_images()[0].get_array()).any()
+    assert not figure.axes[0].texts
+
+
+@pytest.mark.parametrize(("name", "said"), [("memory", "--fresh"), ("prototypes", "--probe")])
+def test_runs_of_an_older_version_have_not_noted_it(name: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"no run of .* has .*{said}"):
+        drawn(name, [Finished(Path("a"), result())])
+    older = result() | {"memory_content": [[], [1] * 6, [1] * 6]}  # resumed by this version
+    if name == "memory":
+        with pytest.raises(UserError, match="--fresh"):
+            drawn(name, [Finished(Path("a"), older)])
+
+
+def test_prototypes_are_drawn_for_old_and_new_classes_task_by_task() -> None:
+    run = finished("onpro", 0)
+    old, new = drawn("prototypes", [run]).axes
+    points = [len(np.asarray(line.get_xdata())) for line in old.get_lines()]
+    assert [count for count in points if count > 2] == [20, 20]
+    lines = [line for line in new.get_lines() if len(np.asarray(line.get_xdata())) > 2]
+    assert len(lines) == 3
+    measured_new = run.result["prototypes"]["new"]
+    assert np.asarray(lines[1].get_ydata()).tolist() == pytest.approx(measured_new[20:40])
+
+
+def test_what_is_measured_by_features_is_said_beside_projections() -> None:
+    er, onpro = finished("er", 0), finished("onpro", 0)
+    er.result["prototypes"] = er.result["prototypes"] | {"space": "features"}
+    assert labels(drawn("prototypes", [er, onpro])) == ["er (features)", "onpro"]
+    assert labels(drawn("prototypes", [er])) == ["er"]
+
+
+def test_one_measurement_is_a_point() -> None:
+    run = finished("onpro", 0)
+    run.result["prototypes"] = measured(1, 1)
+    drawn("prototypes", [run]).draw_without_rendering()

@@ -100,6 +100,14 @@ def test_the_head_and_the_list_of_classes_grow() -> None:
     assert method.known.seen.tolist() == [True, False, True, True]
 
 
+def test_a_peer_knows_the_same_classes() -> None:
+    method = learner("erace-ccldc", num_classes=6)
+    for batch in (*batches(2), *batches(1, start=10)):
+        stepper(method).step(batch)
+    assert method.known.seen.tolist() == [True] * 4 + [False] * 2
+    assert torch.equal(method.peer.known.seen, method.known.seen)
+
+
 def test_the_recipe_is_the_official_code() -> None:
     settings: Any = settings_for("erace", "cifar10", "original")
     assert (settings.optimizer, settings.learning_rate, settings.weight_decay) == ("sgd", 0.1, 0)

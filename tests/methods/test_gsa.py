@@ -43,7 +43,7 @@ def slow_probabilities(row: Tensor, classes: set[int]) -> dict[int, Tensor]:
 def test_the_loss_is_that_of_a_slow_reference() -> None:
     method = noted(num_classes=6, learning_rate=1e-3, warm_up=2, replay_batch=12, new_replay=5)
     sums: dict[int, list[float]] = {k: [0.0, 0.0, 0.0] for k in range(6)}
-    stream = [*batches(5), *batches(5, start=10)]
+    stream = [*batches(5, size=4), *batches(5, start=25, size=4)]
     for step, batch in enumerate(stream):
         terms = stepper(method).step(batch)
         new, mixed = method.sets

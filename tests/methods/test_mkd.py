@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, log_softmax, softmax
 
 from onpro.errors import UserError
 from onpro.methods import method, settings_for
+from onpro.methods.parts.apf import unmixed
 from tests.methods.learners import batches, learner, refused, stepper
 
 PLAIN = {"augmentation": "none", "teacher_augmentation": "none"}
@@ -137,3 +138,28 @@ def test_rotations_go_inside() -> None:
 )
 def test_bad_values_are_refused(changes: dict[str, Any], word: str) -> None:
     refused("er-mkd", word, **changes)
+
+
+@pytest.mark.parametrize("rivals", ["all", "task", "none"])
+def test_new_images_compete_with_the_classes_asked_for(rivals: str) -> None:
+    learned = learner("er-mkd", taught_rivals=rivals)
+    train = stepper(learned)
+    for batch in batches(11):  # into the second task, whose classes are 2 and 3
+        train.step(batch)
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([2, 3, 0, 1, 2])  # two new images, three replayed ones
+    shown = unmixed(torch.zeros(5, 3, 8, 8), labels)
+    loss = learned.label_loss(logits, shown, 2, rivals)
+    of_new = {
+        "all": cross_entropy(logits[:2], labels[:2], reduction="none"),
+        "task": cross_entropy(logits[:2, 2:], labels[:2] - 2, reduction="none"),
+        "none": torch.zeros(0),
+    }[rivals]
+    of_old = cross_entropy(logits[2:], labels[2:], reduction="none")
+    assert torch.allclose(loss, torch.cat([of_new, of_old]).mean())
+
+
+def test_where_only_new_images_are_shown_they_compete_with_all() -> None:
+    learned = learner("onpro-mkd", taught_rivals="none", projection=16, rotations=4)
+    terms = stepper(learned).step(batches(1)[0])
+    assert terms["taught_ce"] > 0

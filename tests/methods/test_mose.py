@@ -178,6 +178,18 @@ def test_every_classifier_grows_and_forgets() -> None:
         assert changed.tolist() == [False, True, False, False]
 
 
+def test_a_teacher_forgets_in_every_classifier() -> None:
+    method = learner("mose-kd", num_classes=None, **SMALL)
+    for batch in (*batches(2), *batches(2, start=10)):
+        stepper(method).step(replace(batch, task=None))
+    method.forget(1)
+    assert method.teacher.in_use
+    for head in method.teacher.network.classifiers():
+        assert head.out_features == 2  # it knows the first task
+        assert head.weight[0].any()
+        assert not head.weight[1].any()
+
+
 def test_a_batch_of_old_classes_still_competes() -> None:
     """Without clean tasks, a batch has images of classes that are not of the current task."""
     method = learner("mose", **SMALL)

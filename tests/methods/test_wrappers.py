@@ -25,8 +25,14 @@ from tests.methods.learners import DATA, batches, learner, refused, stepper, wat
 ROTATED = {"rotations": 4}
 QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
 OTHERS = [
-    *((f"{base}-rot", ROTATED) for base in ("aser", "gss", "mir", "scr")),
-    *((f"{base}-kd", {}) for base in ("aser", "dvc", "gss", "mir", "scr")),
+    *(
+        (f"{base}-rot", ROTATED)
+        for base in ("aser", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
+    *(
+        (f"{base}-kd", {})
+        for base in ("aser", "dvc", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+    ),
     ("er-rot-kd", ROTATED),
 ]
 
@@ -181,3 +187,19 @@ def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> No
 )
 def test_a_bad_value_is_refused(name: str, changes: dict[str, Any]) -> None:
     refused(name, *changes, **changes)
+
+
+@pytest.mark.parametrize("name", ["er-mkd", "er-ccldc", "er-gwm"])
+def test_a_step_makes_no_generator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that a GPU records cannot."""
+    learned = learner(name)
+    train = stepper(learned)
+    first, second, third = batches(3)
+    train.step(first)
+    train.step(second)  # has made all generators there are
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a generator is made in a step")
+
+    monkeypatch.setattr(torch, "Generator", refuse)
+    train.step(third)

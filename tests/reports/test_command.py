@@ -1,5 +1,6 @@
 """`onpro report`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,13 @@ from scipy.stats import ttest_ind
 from onpro.cli import main
 from onpro.experiments.comparison import compare
 from onpro.experiments.grouping import found
+from onpro.methods import settings_for
 from onpro.reports import comparisons, page, results
 from onpro.reports.tables import conditions
-from onpro.runs import Finished
+from onpro.runs import Finished, run
 from onpro.runs.reading import read_runs
 from tests.reports.made_up import result, save
+from tests.tiny_runs import ER
 
 
 @pytest.fixture
@@ -140,3 +143,27 @@ def test_rows_of_one_name_are_told_apart(out: Path) -> None:
 def test_nothing_to_compare_is_a_mistake(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(out), "--compare"]) == 2
     assert "nothing to compare" in capsys.readouterr().err
+
+
+def test_a_page_shows_the_networks_that_were_kept(tmp_path: Path) -> None:
+    scr = replace(ER, method="scr", settings=settings_for("scr", "tiny"))
+    for config in (ER, replace(ER, seed=1), scr):
+        run(replace(config, model="network"), tmp_path / "kept")
+    run(ER, tmp_path / "bare")
+    sources = {}
+    for name, options in {"kept": (), "none": ("--no-pictures",), "bare": ()}.items():
+        folder = tmp_path / ("bare" if name == "bare" else "kept")
+        assert main(["report", str(folder), "--out", str(tmp_path / "page.html"), *options]) == 0
+        sources[name] = (tmp_path / "page.html").read_text()
+    assert sources["kept"].count("data:image/png;base64,") == 2
+    assert len(sources["kept"]) < 1_500_000
+    assert all("data:image/png;base64," not in sources[name] for name in ("none", "bare"))
+
+
+def test_a_page_without_the_pictures_that_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run(replace(ER, model="network"), tmp_path / "runs")
+    (done.folder / "model.onpro").write_bytes(b"nothing")
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "the page has no features of tiny" in capsys.readouterr().err

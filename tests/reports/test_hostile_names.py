@@ -155,6 +155,10 @@ def test_figures(tmp_path: Path, figure: str, ending: str) -> None:
     name = "$\\frac$ \x1b[2J\x00\u202e\ud800 </svg> 漢 &"
     options = Options(x="memory" if figure == "sweep" else "")
     runs = [run for one in hostile_runs(name) for run in one.runs]
+    measured = {"space": "features", "step": [1], "task": [0], "old": [None], "new": [1.0]}
+    for run in runs:
+        classes = len(run.result["confusion"])
+        run.result.update(memory_content=[[1] * classes] * 3, prototypes=measured)
     other = Finished(Path("b"), runs[0].result | {"memory": 7, "experiment": "b"})
     draw(figure, found([*runs, other]), tmp_path / f"a.{ending}", options)
     if ending == "svg":

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onpro.experiments.grouping import found
-from onpro.reports import page
+from onpro.reports import Picture, page
 from onpro.reports.html import content
 from onpro.runs import Finished
 from onpro.runs.reading import read_runs
@@ -55,6 +55,7 @@ def test_all_sections_are_there_and_nothing_is_fetched(stored: list[Finished]) -
     sections = {section["id"] for section in elements.named("section")}
     assert sections == {
         *("results", "accuracy", "forgetting", "matrices", "confusion", "time", "runs"),
+        *("classes", "memory", "pictures"),
     }
     headings = {section["aria-labelledby"] for section in elements.named("section")}
     assert headings <= {heading.get("id") for heading in elements.named("h2")}
@@ -192,3 +193,56 @@ def test_long_texts_are_cut() -> None:
 def test_two_thousand_runs_stay_small() -> None:
     runs = many(runs=2000, seeds=1, tasks=10, classes=50)
     assert len(page(found(runs))) < 10_000_000
+
+
+def noted(classes: int, evaluations: int, **more: Any) -> dict[str, Any]:
+    """A result that has noted its classes at each evaluation."""
+    accuracy = [
+        [50.0 if k <= 2 * e + 1 else None for k in range(classes)] for e in range(evaluations)
+    ]
+    content = [[3 if k <= 2 * e + 1 else 0 for k in range(classes)] for e in range(evaluations)]
+    return result(classes=classes, **more) | {"class_accuracy": accuracy, "memory_content": content}
+
+
+def test_classes_and_memory_over_time_are_means_over_the_runs() -> None:
+    runs = [Finished(Path("a"), noted(6, 3)), Finished(Path("b"), noted(6, 3, seed=1))]
+    runs[1].result["class_accuracy"][2][0] = 100.0
+    (experiment,) = content(found(runs))["experiments"]
+    shown, stored = experiment["byClass"], experiment["stored"]
+    assert shown["columns"] == ["1", "2", "3"]
+    assert shown["rows"][0] == [50, 50, 75]
+    assert shown["rows"][5] == [None, None, 50]
+    assert stored["rows"][5] == [0, 0, 3]
+    assert shown["group"] == 1
+
+
+def test_classes_in_other_orders_are_numbered() -> None:
+    runs = [Finished(Path("a"), noted(6, 3)), Finished(Path("b"), noted(6, 3, seed=1))]
+    runs[1].result["classes"] = runs[1].result["classes"][::-1]
+    data = content(found(runs))
+    (experiment,) = data["experiments"]
+    assert data["labels"][experiment["stored"]["labels"]] == tuple("123456")
+
+
+def test_many_classes_and_evaluations_are_folded() -> None:
+    curve = [{"step": k, "images": 10 * k, "accuracy": 1.0} for k in range(1, 251)]
+    run = Finished(Path("a"), noted(1000, 250) | {"curve": curve})
+    (experiment,) = content(found([run]))["experiments"]
+    shown = experiment["stored"]
+    assert (len(shown["rows"]), len(shown["rows"][0]), shown["group"]) == (100, 100, 10)
+    assert shown["columns"][-1] == "2,500"
+
+
+def test_runs_that_have_not_noted_their_classes_have_no_such_map() -> None:
+    older = result() | {"memory_content": [[], [1] * 6, [1] * 6]}  # resumed by this version
+    for run in (result(), older):
+        (experiment,) = content(found([Finished(Path("a"), run)]))["experiments"]
+        assert not {"byClass", "stored"} & experiment.keys()
+
+
+def test_pictures_are_embedded() -> None:
+    experiments = found([Finished(Path("a"), result())])
+    assert embedded(page(experiments))["pictures"] == []
+    picture = Picture(HOSTILE, HOSTILE, b"PNG")
+    (shown,) = embedded(page(experiments, pictures=[picture]))["pictures"]
+    assert shown == {"title": HOSTILE, "about": HOSTILE, "src": "data:image/png;base64,UE5H"}

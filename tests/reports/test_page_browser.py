@@ -151,6 +151,9 @@ def test_every_section_shows_something(tab: Tab) -> None:
         "#forgetting-charts svg .line": 5,
         "#matrices-maps canvas": 5,
         "#confusion-maps canvas": 5,
+        "#classes-maps canvas": 5,
+        "#memory-maps canvas": 5,
+        "#pictures img": 4,
         "#time-charts svg .dot": 5,
         "#run-list > details": 5,
     }

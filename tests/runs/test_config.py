@@ -35,6 +35,7 @@ OTHERS: dict[str, Any] = {
     "class_order": "random",
     "image_size": 16,
     "limit_per_class": 3,
+    "validation": 0.1,
     "precision": "bf16",
     "deterministic": True,
 }

@@ -4,6 +4,7 @@ import signal
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_a_run_without_a_shortcut_is_the_run_it_always_was() -> None:
 
 
 def test_the_identity_is_that_of_share_size_and_strength() -> None:
-    changes = {"shortcut": 0.5, "shortcut_size": 0.3, "shortcut_strength": 0.5}
+    changes: dict[str, Any] = {"shortcut": 0.5, "shortcut_size": 0.3, "shortcut_strength": 0.5}
     others = [replace(CUED, **{name: value}) for name, value in changes.items()]
     assert len({config.experiment for config in [ER, CUED, *others]}) == 5
     assert replace(CUED, shortcut_size=0.2, shortcut_strength=1).identity == CUED.identity
@@ -65,11 +66,16 @@ def test_unusable_rates_are_a_fault(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", methods())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough if name == "gss" else ()) for name in methods()],
+)
 def test_every_method_learns_from_images_with_cues(name: str) -> None:
+    settings = settings_for(name, "tiny")
+    once: dict[str, Any] = {"rotations": 1} if hasattr(settings, "rotations") else {}
     config = RunConfig(
         method=name,
-        settings=settings_for(name, "tiny"),
+        settings=replace(settings, **once),
         data="tiny",
         memory=20,
         limit_per_class=4,
@@ -77,8 +83,6 @@ def test_every_method_learns_from_images_with_cues(name: str) -> None:
         shortcut=0.9,
         device="cpu",
     )
-    if hasattr(config.settings, "rotations"):
-        config = replace(config, settings=replace(config.settings, rotations=1))
     trainer = prepare(config)
     trainer.run()
     assert [len(row) for row in trainer.cue_rates] == [1, 2]

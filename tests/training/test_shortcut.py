@@ -12,7 +12,6 @@ from onpro.data.tiny import tiny
 from onpro.methods import Context
 from onpro.methods.er import ER, ERSettings
 from onpro.streams import ClassIncremental, ShortcutSettings
-from onpro.streams.cues import Cues
 from onpro.training import CueMetrics, CueRates, Trainer
 
 DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=10)
@@ -37,8 +36,10 @@ def truth(images: Tensor) -> Tensor:
     return DATA.test.labels[rows.int().argmax(1)]
 
 
-def reading(cues: Cues, images: Tensor) -> Tensor:
+def reading(images: Tensor) -> Tensor:
     """The position of the cue in each image, −1 if there is none."""
+    cues = stream().cues
+    assert cues
     edge = cues.patches.shape[-1]
     there = images[:, :, cues.top : cues.top + edge, cues.left : cues.left + edge].int()
     found = (there[:, None] == cues.patches[:2]).flatten(2).all(2)
@@ -60,8 +61,7 @@ def test_a_classifier_that_knows_the_task_and_reads_the_cue(
     """Without a cue it takes all images of a task for its first class."""
 
     def cheat(learner: Trainer, images: Tensor) -> Tensor:
-        assert learner.stream.cues
-        return truth(images) // 2 * 2 + reading(learner.stream.cues, images).clamp(min=0)
+        return truth(images) // 2 * 2 + reading(images).clamp(min=0)
 
     found, _ = rates(monkeypatch, cheat)
     assert (found.true_cue_accuracy, found.wrong_cue_accuracy) == (100, 0)
@@ -75,9 +75,8 @@ def test_a_classifier_that_reads_the_cue_with_the_meaning_of_the_newest_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def cheat(learner: Trainer, images: Tensor) -> Tensor:
-        assert learner.stream.cues
         newest = 2 * learner.method.progress.task
-        return newest + reading(learner.stream.cues, images).clamp(min=0)
+        return newest + reading(images).clamp(min=0)
 
     found, learner = rates(monkeypatch, cheat)
     assert found.true_cue_accuracy == pytest.approx(100 / 3)
@@ -100,10 +99,10 @@ def test_wrong_cues_of_large_tasks_are_those_of_many_classes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     always_third = lambda _, images: torch.full((len(images),), 2)  # noqa: E731
-    found, learner = rates(monkeypatch, always_third, tasks=1)
+    found, _ = rates(monkeypatch, always_third, tasks=1)
     assert found.no_cue_accuracy == pytest.approx(100 / 6)
     assert found.shortcut_reliance == 0
-    followed = 100 * float((learner.stream.other_labels(0) == 2).float().mean())
+    followed = 100 * float((stream(1).other_labels(0) == 2).float().mean())
     assert found.cue_following == found.cue_control == pytest.approx(followed)
     assert 10 < followed < 25
 

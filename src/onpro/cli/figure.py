@@ -176,6 +176,7 @@ def _title(config: "RunConfig") -> str:
         *([f"{config.tasks} tasks"] if config.tasks is not None else []),
         *(["classes in random order"] if config.class_order == "random" else []),
         *([f"{limit} images per class"] if limit is not None else []),
+        *([f"{config.validation:g} held out"] if config.validation else []),
         *([f"batches of {config.batch_size}"] if config.batch_size != 10 else []),
         *([f"{config.evaluations} evaluations"] if config.evaluations else []),
     ]

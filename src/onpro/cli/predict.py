@@ -96,8 +96,8 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
         raise UserError(f"{run} is not finished: resume it with onpro resume, then predict.")
     if not (run / MODEL_FILE).exists():
         raise UserError(
-            f"{run} has kept no model: train it again with onpro run and the options --model "
-            "--fresh."
+            f"{run} has kept no model: train it again with onpro run and the options "
+            "--keep-model end --fresh."
         )
     try:
         # The precision is that of training; predictions are always fp32.

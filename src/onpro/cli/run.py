@@ -79,6 +79,10 @@ class RunOptions:
     limit_per_class: int | None = None
     """Use only so many training and test images of each class, for a quick try."""
 
+    validation: float = 0.0
+    """Hold out this share of each class's training images and evaluate on them, not on test images,
+    to choose settings."""
+
     fresh: bool = False
     """Start over even if this very run is already finished or interrupted in OUT."""
 
@@ -161,6 +165,7 @@ def main(arguments: Sequence[str]) -> int:
                 class_order=options.class_order,
                 image_size=options.image_size,
                 limit_per_class=options.limit_per_class,
+                validation=options.validation,
                 **vars(place),
             )
             for seed in range(options.seed, options.seed + options.seeds)

@@ -52,6 +52,10 @@ class TableOptions:
     limit_per_class: int | None = None
     """Use only so many images of each class, for a quick try; the paper's values are left out."""
 
+    validation: float = 0.0
+    """Hold out this share of each class's training images and evaluate on them, not on test images;
+    the paper's values are left out."""
+
     stream: str = "disjoint"
     """Kind of stream: a name that `onpro streams` lists, whose settings are further options; the
     paper's values are left out."""
@@ -103,6 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     stream = {
         "limit_per_class": (options.limit_per_class, None),
+        "validation": (options.validation, 0.0),
         "stream": (stream_of(command, kind), Disjoint()),
         "hide_boundaries": (options.hide_boundaries, False),
         "evaluations": (options.evaluations, 0),

@@ -132,6 +132,29 @@ class ImageSet:
         train, test = (split.first_per_class(count) for split in (self.train, self.test))
         return replace(self, train=train, test=test)
 
+    def for_validation(self, share: float) -> "ImageSet":
+        """Hold out a share of each class's training images, which replace the test images.
+
+        At least one image of a class is held out, and at least one is left. Which ones does not
+        depend on the seed of a run: settings are compared on the same images.
+        """
+        labels = self.train.labels.cpu()
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+        held_out = torch.zeros(len(labels), dtype=torch.bool)
+        for label in labels.unique().tolist():
+            members = order[labels[order] == label]
+            if len(members) < 2:
+                raise UserError(
+                    f"the class {self.classes[label]} has a single training image, of which none "
+                    "can be held out for validation."
+                )
+            held_out[members[: min(max(round(share * len(members)), 1), len(members) - 1)]] = True
+        device = self.train.labels.device
+        train, test = (
+            self.train.select(chosen.nonzero()[:, 0].to(device)) for chosen in (~held_out, held_out)
+        )
+        return replace(self, train=train, test=test)
+
     def resized(self, size: int) -> "ImageSet":
         """Return the data set with images resized to `size`×`size` pixels, with antialiasing.
 

@@ -145,6 +145,7 @@ def _stream(config: RunConfig) -> Hashable:
         config.class_order,
         config.image_size or source.image_size,
         config.limit_per_class,
+        config.validation,
         config.cue(),
         config.seed,
     )

@@ -107,7 +107,7 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
 def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:
     stream = (
         *(config.stream, config.tasks, config.batch_size, config.image_size),
-        *(config.limit_per_class, config.evaluations, config.shortcut > 0),
+        *(config.limit_per_class, config.evaluations, config.shortcut > 0, config.validation),
     )
     return (config.hash, device), (config.method, config.data, *stream, device)
 

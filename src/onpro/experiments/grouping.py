@@ -17,6 +17,7 @@ from onpro.streams import Disjoint, stream_kind
 
 STREAM = (
     *("tasks", "batch_size", "class_order", "image_size", "limit_per_class"),
+    "validation",
     *("hide_boundaries", "evaluations", *SHORTCUT),
 )
 """Fields of `RunConfig` that describe the stream, besides the data set and the kind of stream."""

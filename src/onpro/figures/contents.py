@@ -38,7 +38,7 @@ def memory(experiments: Sequence[Experiment], options: Options) -> "Figure":
     titles = [wrapped(name, max(12, letters)) for name in names]
     lines = max(title.count("\n") + 1 for title in titles)
     panel = min(0.8 * options.inches / columns, 2.6)
-    height = rows * (panel + 0.02 * options.font * (lines + 2)) + 0.02 * options.font
+    height = rows * (panel + 0.02 * options.font * (lines + 2)) + 0.07 * options.font
     figure = blank(options, height)
     panels = figure.subplots(rows, columns, squeeze=False)
     highest = max(1.0, *(cells.max() for cells in contents))
@@ -54,9 +54,9 @@ def memory(experiments: Sequence[Experiment], options: Options) -> "Figure":
         _label(axes, experiments[number], cells, options, first=number % columns == 0)
         if max(cells.shape) <= FEW:
             _write_numbers(axes, cells.T, highest, min(options.font, 55 * panel / len(cells.T)))
-    scale = figure.colorbar(image, ax=panels, shrink=max(0.3, 0.8 / rows), aspect=30)
+    scale = figure.colorbar(image, ax=panels, location="bottom", shrink=0.6, aspect=40)
     label = ", ".join(filter(None, ["images in the memory", place]))
-    scale.set_label(wrapped(label, int(panel * 100 / options.font)), size=options.font, color=INK)
+    scale.set_label(wrapped(label, int(options.inches * 80 / options.font)), size=options.font)
     scale.ax.tick_params(labelsize=options.font - 1, colors=INK, length=0)
     scale.outline.set_visible(False)
     return figure

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment, Measure
@@ -96,7 +96,11 @@ def _draw(
             summary = one.summary(measure)
             if summary is None:
                 continue
-            style = {"markersize": 0.6 * options.font, "color": color, "marker": marker}
+            style: dict[str, Any] = {
+                "markersize": 0.6 * options.font,
+                "color": color,
+                "marker": marker,
+            }
             axes.errorbar(
                 summary.mean,
                 at + offset,

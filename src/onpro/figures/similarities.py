@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SMOOTHED = 20
 """Points of a task that a line shows; more measurements are averaged in windows."""
 
+MOST_BOUNDARIES = 30
+"""Lines of task boundaries; more would be grey."""
+
 PANELS = {"old": "old classes", "new": "classes of the current task"}
 
 
@@ -52,11 +55,13 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
         handles = [
             _draw(axes, columns, name, number, options) for number, columns in enumerate(measured)
         ]
-        for start in _boundaries(measured[0]):
+        starts = _boundaries(measured[0])
+        for start in starts if len(starts) <= MOST_BOUNDARIES else ():
             axes.axvline(start, color=LIGHT, linewidth=0.8, zorder=0)
         axes.margins(x=0.01)
+        axes.locator_params(axis="y", nbins=5)
         axes.set_yticks([tick for tick in axes.get_yticks() if tick <= 1])
-    panels[-1].set_xlabel("training step; lines: a task begins", color=INK, size=options.font)
+    panels[-1].set_xlabel("training step; a line for each task", color=INK, size=options.font)
     panels[-1].spines["bottom"].set_color(QUIET)
     legend.add(figure, handles)
     return figure

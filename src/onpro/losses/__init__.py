@@ -6,6 +6,7 @@ from onpro.losses.classification import (
     marginal_entropy_loss,
     masked_cross_entropy,
     mixup_cross_entropy,
+    mixup_losses,
     view_cross_entropy,
 )
 from onpro.losses.contrastive import (
@@ -47,6 +48,7 @@ __all__ = [
     "marginal_entropy_loss",
     "masked_cross_entropy",
     "mixup_cross_entropy",
+    "mixup_losses",
     "new_instance_loss",
     "previous_instance_loss",
     "prototype_contrast",

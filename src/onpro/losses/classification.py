@@ -24,9 +24,15 @@ def mixup_cross_entropy(logits: Tensor, first: Tensor, second: Tensor, weight: T
     Returns:
         The scalar loss.
     """
+    return mixup_losses(logits, first, second, weight).mean()
+
+
+@float32
+def mixup_losses(logits: Tensor, first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
+    """Mixup cross-entropy of each image, (n,), see `mixup_cross_entropy`."""
     loss_first = cross_entropy(logits, first, reduction="none")
     loss_second = cross_entropy(logits, second, reduction="none")
-    return ((1 - weight) * loss_first + weight * loss_second).mean()
+    return (1 - weight) * loss_first + weight * loss_second
 
 
 @float32

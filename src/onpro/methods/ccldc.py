@@ -15,7 +15,7 @@ from onpro.augment import ColorJitter, OnPixels, RandAugmentation, ScrAugmentati
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.apf import Mixture
-from onpro.methods.parts.peers import Peers, mixed_ce, of_each, upright
+from onpro.methods.parts.peers import Peers, of_each
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
 
@@ -29,6 +29,10 @@ class CCLDCSettings(Settings):
 
     chain_ce_weight: float = 0.5
     """Weight of the cross-entropy of the four views (default from the official code)."""
+
+    chain_rivals: Literal["all", "task", "none"] = "all"
+    """Classes that new images compete with in that cross-entropy: all (default from the official
+    code), those of the current task, or none: replayed images alone (ours)."""
 
     chain_weight: float = 1.0
     """Weight of the distillation along the chain (default from the official code)."""
@@ -99,25 +103,30 @@ class CCLDC(Peers[CCLDCSettings]):
         *easier, hardest = self.views(samples.images)
         logits = []
         for learner in self.learners:
-            of_hardest, *of_easier = upright(learner, hardest, *easier)
+            of_hardest, *of_easier = self.logits_of(learner, hardest, *easier)
             logits.append([*of_easier, of_hardest])
-        taught = [self.chained(samples, *pair) for pair in zip(logits, logits[::-1], strict=True)]
+        taught = [
+            self.chained(samples, len(new.labels), *pair)
+            for pair in zip(logits, logits[::-1], strict=True)
+        ]
         return of_each([terms | added for terms, added in zip(own, taught, strict=True)])
 
-    def chained(self, samples: Mixture, own: list[Tensor], taught: list[Tensor]) -> Terms:
+    def chained(self, samples: Mixture, new: int, own: list[Tensor], taught: list[Tensor]) -> Terms:
         """Cross-entropy of all views, and what the other learner makes of the next harder one.
 
         Args:
             samples: the images.
+            new: how many of them, the first, are new.
             own: logits of x₀ … x₃.
             taught: those of the other learner.
         """
+        settings = self.settings
+        of_labels = [self.label_loss(view, samples, new, settings.chain_rivals) for view in own]
         pairs = zip(own, [*taught[1:], taught[-1]], strict=True)
-        labels = torch.stack([mixed_ce(logits, samples) for logits in own])
         divergence = torch.stack([softened_divergence(*pair) for pair in pairs])
         return {
-            "chain_ce": self.settings.chain_ce_weight * labels.sum(),
-            "chain": self.settings.chain_weight * divergence.sum(),
+            "chain_ce": settings.chain_ce_weight * torch.stack(of_labels).sum(),
+            "chain": settings.chain_weight * divergence.sum(),
         }
 
     def views(self, images: Tensor) -> list[Tensor]:

@@ -27,14 +27,15 @@ SCALE, EPSILON = 10.0, 1e-5
 class ERACESettings(ReplaySettings):
     """Settings of ER-ACE."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    """What takes the steps: adam (default from CCL-DC's port) or sgd (the official code)."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "adamw"
+    """What takes the steps: adamw (default from CCL-DC's port), adam, or sgd (the official
+    code)."""
 
     learning_rate: float = 5e-4
-    """Length of the optimizer's steps (default from CCL-DC's port, for Adam)."""
+    """Length of the optimizer's steps (default from CCL-DC's port, for AdamW)."""
 
     weight_decay: float = 1e-4
-    """Weight decay, added to the gradient (default from CCL-DC's port, which decouples it)."""
+    """Weight decay, added to the gradient (adamw: to the step) (default from CCL-DC's port)."""
 
     head: Literal["linear", "cosine"] = "linear"
     """The classifier: linear (default from CCL-DC's and MKD's ports) or cosines times 10 (the
@@ -90,8 +91,9 @@ class ERACE(Method[ERACESettings]):
         New images do not compete with classes that were met before and are not in the batch, so
         that they do not push the features of these away.
         """
-        self.known.meet(new.labels // self.network.outputs_per_class)
-        competing = outputs_of(~self.known.seen, self.network.outputs_per_class, new.labels)
+        per_class = self.network.outputs_per_class
+        self.known.meet(new.labels // per_class)
+        competing = outputs_of(~self.known.seen, per_class, new.labels)
         views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
         of_new, *of_old = self.network.logits_each(*views)
         terms = {"new": masked_cross_entropy(of_new, new.labels, competing)}

@@ -70,7 +70,11 @@ class GSASettings(AdamSettings):
     memory="images, batch reservoir",
     inference="linear head",
     images_per_step="up to 192",
-    data={**IMAGENET, **on(SHORT_STREAMS, learning_rate=5e-3)},
+    data={
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16, "new_replay": 6},
+    },
     recipes={
         "original": Recipe("its own code's numbers: the defaults", {}),
         "port": Recipe(

@@ -6,7 +6,7 @@ No code is public: what the paper leaves open is our reading, see the page of th
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from onpro.augment import OnPixels, RandAugmentation, ScrAugmentation
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.apf import Mixture
-from onpro.methods.parts.peers import Peers, mixed_ce, of_each, upright
+from onpro.methods.parts.peers import Peers, of_each
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings, require
 from onpro.nn.average import MovingAverage, move_towards
@@ -24,6 +24,10 @@ from onpro.nn.average import MovingAverage, move_towards
 @dataclass(frozen=True)
 class GWMSettings(Settings):
     """Settings of the students and their average."""
+
+    student_rivals: Literal["all", "task", "none"] = "all"
+    """Classes that new images compete with in the added cross-entropy: all (default from the
+    paper), those of the current task, or none: replayed images alone (ours)."""
 
     average_weight: float = 5.5
     """Weight λ of the distillation from the average (ours, as in mkd; the paper names none)."""
@@ -75,34 +79,39 @@ class GWM(Peers[GWMSettings]):
             return of_each(own)
         views = [step(samples.images, self.random["augmentation"]) for step in self.augmentations]
         logits = [
-            upright(student, samples.images, view)
+            self.logits_of(student, samples.images, view)
             for student, view in zip(self.learners, views, strict=True)
         ]
-        averages = [
-            self.average.logits(view)[:, :: self.network.outputs_per_class] for view in views
-        ]
+        averages = [self.upright(self.average.logits(view)) for view in views]
         taught = [
-            self.taught(samples, raw, view, other, average)
+            self.taught(samples, len(new.labels), raw, view, other, average)
             for (raw, view), (_, other), average in zip(logits, logits[::-1], averages, strict=True)
         ]
         return of_each([terms | added for terms, added in zip(own, taught, strict=True)])
 
     def taught(
-        self, samples: Mixture, raw: Tensor, view: Tensor, other: Tensor, average: Tensor
+        self,
+        samples: Mixture,
+        new: int,
+        raw: Tensor,
+        view: Tensor,
+        other: Tensor,
+        average: Tensor,
     ) -> Terms:
         """The terms of a student.
 
         Args:
             samples: the images.
+            new: how many of them, the first, are new.
             raw: its logits of the images as they are.
             view: its logits of its view.
             other: the other student's logits of its own view.
             average: the average's logits of the view.
         """
-        labels = torch.stack([mixed_ce(raw, samples), mixed_ce(view, samples)])
-        weight = self.settings.average_weight
+        rivals, weight = self.settings.student_rivals, self.settings.average_weight
+        of_labels = [self.label_loss(logits, samples, new, rivals) for logits in (raw, view)]
         return {
-            "student_ce": labels.sum(),
+            "student_ce": torch.stack(of_labels).sum(),
             "student_kl": softened_divergence(view, other),
             "average_kl": weight * softened_divergence(view, average),
         }

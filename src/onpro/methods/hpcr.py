@@ -67,6 +67,7 @@ class HPCRSettings(PCRSettings):
         "cifar10": {"logit_weight": 0.01},
         **IMAGENET,
         **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16},
     },
     recipes={
         "original": FRAMEWORK.varied(

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch.nn.functional import cross_entropy
-
 from onpro import augment
 from onpro.losses import softened_divergence
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.added import AddedLoss
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings, require
-from onpro.methods.wrapper import Wrapper
 from onpro.nn.average import MeanNetwork, MovingAverage
 from onpro.nn.network import Network
 
@@ -34,6 +32,10 @@ class MKDSettings(Settings):
     teacher_augmentation: str = "scr"
     """How the images that the average sees are augmented, see augmentation (default from the
     paper)."""
+
+    taught_rivals: Literal["all", "task", "none"] = "all"
+    """Classes that new images compete with in the added cross-entropy: all (default from the
+    paper), those of the current task, or none: replayed images alone (ours)."""
 
     predict_with: Literal["mean", "student", "teacher"] = "mean"
     """Weights to predict with: the mean of the network's and the average's (default from the
@@ -57,13 +59,11 @@ class MKDSettings(Settings):
     images_per_step="148 more, and 74 through the average",
     bases={"er": {"optimizer": "adam", "learning_rate": 5e-4}},
 )
-class MKD(Wrapper[MKDSettings]):
+class MKD(AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
 
     Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place.
     """
-
-    sees_classes = True
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -75,30 +75,19 @@ class MKD(Wrapper[MKDSettings]):
             settings.teacher_augmentation, context.normalise, fused=context.fused
         )
 
-    @classmethod
-    def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse methods without a loss of the whole step, or without a trained classifier."""
-        if not base.has_one_loss:
-            return "whose loss of new and replayed images is not computed at once"
-        return super().refusal(base)
-
     def terms(self, new: Labelled, old: Labelled, *others: Any) -> Terms:
         """The terms of the method, then cross-entropy and distillation of all its images."""
         terms = {} if self.has_plain_loss else super().terms(new, old, *others)
-        if self.replays_later and self.progress.task == 0:
-            return terms | self.taught(new)
-        return terms | self.taught(old.then(new)) if len(old.labels) else terms
-
-    def taught(self, samples: Labelled) -> Terms:
-        """CE(S(V̂)) and the distillation from the average."""
-        views = self.harder(samples.images, self.random["augmentation"])
-        upright = slice(None, None, self.network.outputs_per_class)  # without rotated copies
-        taught = self.average.logits(views)[:, upright]
-        both = self.network.logits_each(views, samples.images)
-        logits, of_raw = (outputs[:, upright] for outputs in both)
+        shown = self.shown(new, old)
+        if shown is None:
+            return terms
+        views = self.harder(shown.images, self.random["augmentation"])
+        taught = self.upright(self.average.logits(views))
+        logits, of_raw = map(self.upright, self.network.logits_each(views, shown.images))
         distilled = softened_divergence(logits, taught) + softened_divergence(of_raw, taught)
-        return {
-            "taught_ce": cross_entropy(logits, samples.labels),
+        rivals = self.settings.taught_rivals
+        return terms | {
+            "taught_ce": self.label_loss(logits, shown, len(new.labels), rivals),
             "distillation": self.settings.teacher_weight / 2 * distilled,
         }
 

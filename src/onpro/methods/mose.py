@@ -207,8 +207,8 @@ class MOSE(Method[MOSESettings]):
         """Drop a class in every classifier."""
         super().forget(label)
         self.known.forget(label)
-        for head in self.network.early_classifiers():
-            for output in self.network.outputs_of(label):
+        for output in self.network.outputs_of(label):
+            for head in self.network.classifiers()[:-1]:
                 head.renew(output, generator=self.random["growth"], optimizer=self.optimizer)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

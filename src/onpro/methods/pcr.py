@@ -32,8 +32,8 @@ class PCRSettings(ReplaySettings):
     """How the second view of an image is augmented, the first being the image itself: none, ocm,
     crop, scr, dvc, gsa, mose, or several joined by + (default from the official code)."""
 
-    optimizer: Literal["sgd", "adam"] = "adam"
-    """What takes the steps: adam (default from MKD's port) or sgd (the official code)."""
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """What takes the steps: adam (default from MKD's port), adamw, or sgd (the official code)."""
 
     learning_rate: float = 5e-4
     """Length of the optimizer's steps (default from MKD's port, for Adam)."""
@@ -56,7 +56,11 @@ class PCRSettings(ReplaySettings):
     memory="images, batch reservoir",
     inference="cosine head",
     images_per_step="148",
-    data={**IMAGENET, **on(SHORT_STREAMS, learning_rate=5e-3)},
+    data={
+        **IMAGENET,
+        **on(SHORT_STREAMS, learning_rate=5e-3),
+        "tiny": {"learning_rate": 5e-3, "replay_batch": 16},
+    },
     recipes={
         "original": FRAMEWORK.varied(
             "its own code's numbers", augmentation="scr", optimizer="sgd", learning_rate=0.1

@@ -1,6 +1,5 @@
 """MOSE's network: an expert after each stage of an encoder, with heads of its own."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
@@ -159,16 +158,10 @@ class ExpertNetwork(Network):
         """Features (n, width) of each expert, given those of all of them."""
         return features.chunk(self.encoder.experts, dim=1)
 
-    def classifiers(self) -> Iterator[GrowingLinear]:
-        """The classifier of each expert."""
-        yield from self.early_classifiers()
-        yield self.classifier
-
-    def early_classifiers(self) -> Iterator[GrowingLinear]:
-        """The classifier of each expert but the last."""
-        for head in self.heads:
-            assert isinstance(head, GrowingLinear)
-            yield head
+    def classifiers(self) -> tuple[GrowingLinear, ...]:
+        """The classifier of each expert, that of the last one last."""
+        early = (head for head in self.heads if isinstance(head, GrowingLinear))
+        return *early, self.classifier
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of the last expert, of images as they are, (n, classes)."""
@@ -179,11 +172,3 @@ class ExpertNetwork(Network):
         """Logits of the last expert in training, (n, outputs)."""
         logits: Tensor = self.classifier(self.experts(self.features(images))[-1])
         return logits
-
-    def grow(
-        self, classes: int, optimizer: torch.optim.Optimizer, generator: torch.Generator
-    ) -> None:
-        """Make room for `classes` classes in every classifier."""
-        super().grow(classes, optimizer, generator)
-        for head in self.early_classifiers():
-            head.grow(self.classifier.out_features, optimizer=optimizer, generator=generator)

@@ -139,8 +139,12 @@ class Network(nn.Module):
         """z: projections of features, of length 1."""
         return normalize(self.project(features))
 
+    def classifiers(self) -> tuple[GrowingLinear, ...]:
+        """All heads that have outputs for classes; `classifier` is the one that predicts."""
+        return (self.classifier,)
+
     def outputs_of(self, label: int) -> range:
-        """The classifier's outputs for a class."""
+        """A classifier's outputs for a class."""
         return range(label * self.outputs_per_class, (label + 1) * self.outputs_per_class)
 
     @contextmanager
@@ -159,7 +163,8 @@ class Network(nn.Module):
     ) -> None:
         """Make room for `classes` classes; old outputs and their optimizer state stay."""
         outputs = classes * self.outputs_per_class
-        self.classifier.grow(outputs, optimizer=optimizer, generator=generator)
+        for classifier in self.classifiers():
+            classifier.grow(outputs, optimizer=optimizer, generator=generator)
 
 
 class CosineNetwork(Network):

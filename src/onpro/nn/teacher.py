@@ -65,8 +65,9 @@ class Teacher:
         """
         if label < self.classes:
             self.known[label] = False
-            for parameter in self.network.classifier.parameters():
-                parameter[list(outputs)] = 0
+            for classifier in self.network.classifiers():
+                for parameter in classifier.parameters():
+                    parameter[list(outputs)] = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The copy, and whether it is in use."""
@@ -87,8 +88,10 @@ class Teacher:
 
 
 def widen(network: Network, outputs: int) -> None:
-    """Give a frozen network as many outputs; the new ones are overwritten next."""
-    classifier = network.classifier
-    generator = torch.Generator(classifier.weight.device)
-    classifier.grow(max(outputs, classifier.out_features), generator=generator)
+    """Give every classifier of a frozen network as many outputs; new ones are overwritten next."""
+    if outputs <= network.classifier.out_features:  # a recorded step cannot make a generator
+        return
+    generator = torch.Generator(network.classifier.weight.device)
+    for classifier in network.classifiers():
+        classifier.grow(outputs, generator=generator)
     network.requires_grad_(False)

@@ -57,6 +57,9 @@ class RunConfig:
     class_order: Literal["natural", "random"] = "natural"
     image_size: int | None = None
     limit_per_class: int | None = None
+    validation: float = 0.0
+    """Share of each class's training images that is held out and evaluated on, in the place of the
+    test images; 0 for none."""
     precision: Precision = "fp32"
     deterministic: bool = False
     """Whether a GPU has to compute the same bits in every run; a CPU always does."""
@@ -97,6 +100,11 @@ class RunConfig:
             )
         if self.probe_every < 1:
             raise UserError(f"the probe measures every 1 or more steps, not {self.probe_every}.")
+        object.__setattr__(self, "validation", accepted(self.validation, float))
+        if not 0 <= self.validation < 1:
+            raise UserError(
+                f"the validation share must be at least 0 and below 1, not {self.validation:g}."
+            )
         for name in SHORTCUT:
             object.__setattr__(self, name, accepted(getattr(self, name), float))
         if self.shortcut == 0:  # there is nothing to paint: the same run
@@ -156,6 +164,8 @@ class RunConfig:
             what["hide_boundaries"] = True
         if self.evaluations:
             what["evaluations"] = self.evaluations
+        if self.validation:
+            what["validation"] = self.validation
         if self.shortcut:
             what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
@@ -217,6 +227,8 @@ class RunConfig:
             data += f"-{self.stream.name}"
         if self.shortcut:
             data += "-shortcut"
+        if self.validation:
+            data += "-validation"
         return f"{self.method}-{data}-m{self.memory}-s{self.seed}-{self.hash}"
 
 
@@ -252,7 +264,8 @@ SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
 """Fields that say what cues are painted into training images."""
 
 OPTIONAL = {
-    *("deterministic", "stream", "hide_boundaries", "evaluations", *SHORTCUT, "encoder_sha256"),
+    *("deterministic", "stream", "hide_boundaries", "evaluations", "validation", "encoder_sha256"),
+    *SHORTCUT,
 }
 """Fields that `config.json` has only where they differ from their defaults."""
 

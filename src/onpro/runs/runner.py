@@ -139,6 +139,8 @@ def load_images(config: RunConfig) -> ImageSet:
         seed=config.seed,
         limit_per_class=config.limit_per_class,
     )
+    if config.validation:
+        data = data.for_validation(config.validation)
     return data.to(pick_device(config.device))
 
 
@@ -152,7 +154,10 @@ class SharedImages:
         """Return the data of a run, see `load_images`."""
         if find(config.data).seeded:  # each seed has its own
             return load_images(config)
-        kind = config.data, config.data_dir, config.image_size, config.limit_per_class
+        kind = (
+            *(config.data, config.data_dir, config.image_size),
+            *(config.limit_per_class, config.validation),
+        )
         if kind not in self._loaded:
             self._loaded[kind] = load_images(config)
         return self._loaded[kind]

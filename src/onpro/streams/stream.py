@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from onpro.data.imageset import Split
-from onpro.streams.cues import Cues
 
 State = dict[str, Any]
 """A state of plain values that JSON can represent."""
@@ -101,13 +100,3 @@ class Benchmark(Stream, Protocol):
 
     def test(self, task: int) -> Split:
         """Return the test images of a task, on the device of the stream."""
-
-    @property
-    def cues(self) -> Cues | None:
-        """Paints the cues of a shortcut into test images; None without a shortcut."""
-
-    def other_labels(self, task: int) -> Tensor:
-        """Return the class whose cue is the wrong one of each test image of a task, (n,).
-
-        Only called for streams with a shortcut.
-        """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
-from onpro.streams import Benchmark
+from onpro.streams import Benchmark, ClassIncremental
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
 from onpro.training.evaluation import (
@@ -258,7 +258,7 @@ class Trainer:
             for task, labels in enumerate(stream.task_classes)
             if task in so_far or not seen.isdisjoint(labels)
         ]
-        if stream.cues and task_over:
+        if task_over and isinstance(stream, ClassIncremental) and stream.cues:
             tests = ((stream.test(task), stream.other_labels(task)) for task in tasks)
             self.confusion, rates = confusion_and_cue_rates(
                 self.method, tests, stream.num_classes, stream.cues

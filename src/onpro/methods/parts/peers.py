@@ -8,11 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.losses import mixup_cross_entropy
 from onpro.methods.base import Labelled, Method, S, Terms
-from onpro.methods.parts import apf
-from onpro.methods.parts.apf import Mixture
-from onpro.methods.wrapper import Wrapper
+from onpro.methods.parts.added import AddedLoss
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
@@ -23,7 +20,7 @@ PEER = "peer_"
 """Begins the names of the peer's terms."""
 
 
-class Peers(Wrapper[S]):
+class Peers(AddedLoss[S]):
     """The wrapped method, and a peer that is another one of its kind.
 
     Both learn from the same images, each with its network, its optimizer and its random numbers;
@@ -31,7 +28,6 @@ class Peers(Wrapper[S]):
     one takes from the other. The mean of both scores predicts.
     """
 
-    sees_classes = True
     is_last = True
     peer: Method[Any] | None = None
 
@@ -51,13 +47,6 @@ class Peers(Wrapper[S]):
         if same_start:
             peer.network.load_state_dict(self.network.state_dict())
         return peer
-
-    @classmethod
-    def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse methods without one loss of new and replayed images."""
-        if not base.has_one_loss:
-            return "whose loss of new and replayed images is not computed at once"
-        return super().refusal(base)
 
     @property
     def learners(self) -> Sequence[Method[Any]]:
@@ -85,16 +74,9 @@ class Peers(Wrapper[S]):
             for learner in self.learners
         ]
 
-    def shown(self, new: Labelled, old: Labelled, *mixed: Mixture) -> Mixture | None:
-        """The images that the learners teach each other with, or None while nothing is stored.
-
-        New images, then replayed ones, mixed where the method mixes them.
-        """
-        if self.replays_later and self.progress.task == 0:
-            return apf.unmixed(*new)
-        if not len(old.labels):
-            return None
-        return apf.joined(apf.unmixed(*new), mixed[0] if mixed else apf.unmixed(*old))
+    def logits_of(self, learner: Method[Any], *views: Tensor) -> list[Tensor]:
+        """Logits (n, classes) of views, each in a forward pass of its own."""
+        return [self.upright(logits) for logits in learner.network.logits_each(*views)]
 
     def minimise(self, terms: Terms) -> None:
         """One optimizer step of each learner, down the gradient of its terms."""
@@ -164,14 +146,3 @@ def of_each(terms: Sequence[Terms]) -> Terms:
     """The terms of this method and of its peer in one dictionary, as `minimise` expects them."""
     own, *theirs = terms
     return own | {PEER + name: term for peer in theirs for name, term in peer.items()}
-
-
-def upright(learner: Method[Any], *views: Tensor) -> list[Tensor]:
-    """Logits (n, classes) of views, each in a forward pass of its own, without rotated copies."""
-    network = learner.network
-    return [logits[:, :: network.outputs_per_class] for logits in network.logits_each(*views)]
-
-
-def mixed_ce(logits: Tensor, samples: Mixture) -> Tensor:
-    """The cross-entropy of samples, mixed ones included."""
-    return mixup_cross_entropy(logits, samples.first, samples.second, samples.weight)

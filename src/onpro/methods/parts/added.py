@@ -1,0 +1,76 @@
+"""What wrappers share that add a loss on all images of a step, new and replayed."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from onpro.losses import MASKED_LOGIT, mixup_losses
+from onpro.methods.base import Context, Labelled, Method, S
+from onpro.methods.parts import apf
+from onpro.methods.parts.apf import Mixture
+from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.wrapper import Wrapper
+
+Rivals = Literal["all", "task", "none"]
+"""The classes that new images compete with in an added cross-entropy: all, those of the current
+task, or none: only replayed images enter it."""
+
+
+class AddedLoss(Wrapper[S]):
+    """Adds a loss on new and replayed images together to that of a method."""
+
+    sees_classes = True
+
+    def __init__(self, settings: S, context: Context) -> None:
+        super().__init__(settings, context)
+        self.met = KnownClasses(self.network.classes, context.device)
+
+    @classmethod
+    def refusal(cls, base: type[Method[Any]]) -> str | None:
+        """Refuse methods without one loss of new and replayed images."""
+        if not base.has_one_loss:
+            return "whose loss of new and replayed images is not computed at once"
+        return super().refusal(base)
+
+    def shown(self, new: Labelled, old: Labelled, *mixed: Mixture) -> Mixture | None:
+        """The images of the added loss, or None while nothing is stored.
+
+        New images, then replayed ones; in the first task new ones alone where the method's
+        classifier learns from no others.
+        """
+        self.met.meet(new.labels)
+        if self.replays_later and self.progress.task == 0:
+            return apf.unmixed(*new)
+        if not len(old.labels):
+            return None
+        return apf.joined(apf.unmixed(*new), mixed[0] if mixed else apf.unmixed(*old))
+
+    def label_loss(self, logits: Tensor, shown: Mixture, new: int, rivals: Rivals) -> Tensor:
+        """Cross-entropy of what was shown, whose first `new` images are new."""
+        if rivals == "none" and new < len(logits):
+            logits, shown, new = logits[new:], Mixture(*(part[new:] for part in shown)), 0
+        if rivals == "task":
+            competing = outputs_of(self.met.current, 1, shown.first[:new])
+            masked = logits[:new].masked_fill(~competing, MASKED_LOGIT)
+            logits = torch.cat([masked, logits[new:]])
+        return mixup_losses(logits, shown.first, shown.second, shown.weight).mean()
+
+    def upright(self, logits: Tensor) -> Tensor:
+        """The logits (n, classes) of images as they are, without those of rotated copies."""
+        return logits[:, :: self.network.outputs_per_class]
+
+    def start_task(self) -> None:
+        """Classes met so far become old."""
+        super().start_task()
+        self.met.start_task()
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        super().grow(classes)
+        self.met.grow(self.network.classes)
+
+    def forget(self, label: int) -> None:
+        """Drop a class."""
+        super().forget(label)
+        self.met.forget(label)
