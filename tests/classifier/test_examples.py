@@ -216,3 +216,40 @@ def test_the_page_on_production_shows_what_works(
     names: dict[str, Any] = {}
     exec(compile(block, str(page), "exec"), names)
     assert names["birds"].classes_.tolist() == ["wren"]
+
+
+def test_photographs_are_learned_saved_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(EXAMPLES / "own_photos.py"))
+    example["make_demo"](tmp_path / "fruit", images=10)
+    right = example["main"](tmp_path / "fruit", memory=20, image_size=16, batch_size=4)
+    said = capsys.readouterr().out
+    assert "4 classes, 32 images to learn, 8 to test" in said
+    assert said.count("of 2 right") == 4
+    assert 0 <= right <= 1
+    saved = OnlineClassifier.load(tmp_path / "fruit.onpro", device="cpu")
+    assert sorted(saved.classes_) == ["lemon", "lime", "plum", "tomato"]
+    with Image.open(tmp_path / "fruit.png") as drawn:
+        assert drawn.width > drawn.height > 100
+
+
+@pytest.mark.thorough
+def test_photographs_are_recognised(tmp_path: Path) -> None:
+    example = runpy.run_path(str(EXAMPLES / "own_photos.py"))
+    example["make_demo"](tmp_path / "fruit")
+    assert example["main"](tmp_path / "fruit") > 0.5
+
+
+def test_methods_are_compared_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(EXAMPLES / "compare_methods.py"))["main"]
+    out, figure = tmp_path / "runs", tmp_path / "comparison.png"
+    given = {"data": "tiny", "memory": 20, "seeds": 2, "out": out, "figure": figure}
+    first = main(**given)
+    assert set(first) == {"er", "erace", "scr"}
+    assert all(summary.n == 2 for summary in first.values())
+    assert len(list(out.glob("*/result.json"))) == 6
+    with Image.open(figure) as drawn:
+        assert drawn.width > 500
+    assert main(**given) == first, "finished runs are only read"
+    assert "2 runs" in capsys.readouterr().out

@@ -18,8 +18,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("name", "examples"),
     [
-        *[("README.md", 2), ("CONTRIBUTING.md", 8), ("docs/data.md", 1)],
-        *[("docs/streams.md", 1), ("docs/shortcuts.md", 1)],
+        ("README.md", 2),
+        ("CONTRIBUTING.md", 8),
+        ("docs/README.md", 1),
+        ("docs/data.md", 1),
+        ("docs/howto/own-images.md", 1),
+        ("docs/howto/own-method.md", 2),
+        ("docs/howto/own-stream.md", 2),
+        ("docs/howto/resume.md", 1),
+        ("docs/shortcuts.md", 1),
+        ("docs/streams.md", 1),
     ],
 )
 def test_the_examples_run(

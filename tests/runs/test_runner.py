@@ -17,6 +17,7 @@ from onpro.errors import UserError
 from onpro.methods import settings_for
 from onpro.runs import Finished, finished, prepare, run
 from onpro.training import EvaluationEvent, StepEvent
+from tests.reports.made_up import result
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting
 
@@ -273,3 +274,13 @@ def test_classes_are_named_in_their_order_of_arrival(tmp_path: Path) -> None:
 def test_settings_of_another_method_are_refused() -> None:
     with pytest.raises(UserError, match="er takes ERSettings, not OnProSettings: settings_for"):
         prepare(replace(CONFIG, settings=settings_for("onpro", "tiny")))
+
+
+def test_a_finished_run_shows_itself_in_notebooks() -> None:
+    content = result(tasks=2) | {"data": "<b>"}
+    shown = Finished(Path("runs/one"), content)._repr_html_()
+    assert "<th>task 2</th>" in shown
+    assert "after task 2" in shown
+    assert "&lt;b&gt;" in shown
+    assert f"average {content['average_accuracy']:.1f}" in shown
+    assert shown.count("<td></td>") == 1, "task 2 after task 1"

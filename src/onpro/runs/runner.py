@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -48,6 +49,23 @@ class Finished:
 
     folder: Path
     result: dict[str, Any]
+
+    def _repr_html_(self) -> str:
+        """Return the accuracies as a table, for notebooks."""
+        rows = self.result["accuracy"]
+        titles = "".join(f"<th>task {task}</th>" for task in range(1, len(rows) + 1))
+        body = "".join(
+            f"<tr><th>after task {after}</th>"
+            + "".join("<td></td>" if value is None else f"<td>{value:.1f}</td>" for value in row)
+            + "</tr>"
+            for after, row in enumerate(rows, 1)
+        )
+        what = escape(f"{self.result['method']} on {self.result['data']}: accuracy in %")
+        average, forgetting = (self.result[f"average_{x}"] for x in ("accuracy", "forgetting"))
+        return (
+            f"<table><caption>{what}; average {average:.1f}, forgetting {forgetting:.1f}</caption>"
+            f"<thead><tr><th></th>{titles}</tr></thead><tbody>{body}</tbody></table>"
+        )
 
 
 class Interrupted(KeyboardInterrupt):
