@@ -34,7 +34,7 @@ from onpro.inputs import (
 from onpro.memory.memory import MAX_IMAGES, out_of_memory
 from onpro.methods import Context, Settings, data_values, method
 from onpro.methods.registry import AnyMethod
-from onpro.nn import AUTOCAST, check_image_size
+from onpro.nn import AUTOCAST, check_image_size, without_weights
 from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.statefile import freeze, load_state, save_state
@@ -341,7 +341,8 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         classifier = cls(**params)
         if learned is not None:
             check_model(learned, classifier._side())
-            model = classifier._new_model(learned["image_shape"])
+            with without_weights():
+                model = classifier._new_model(learned["image_shape"])
             model.load_state_dict(learned)
             classifier._model = model
         return classifier

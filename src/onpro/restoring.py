@@ -16,6 +16,7 @@ from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.registry import AnyMethod
+from onpro.nn.pretrained import own_rate
 from onpro.streams import Progress
 
 MAX_COUNT = 2**53
@@ -228,10 +229,15 @@ def _check_averages(method: AnyMethod) -> None:
     averaged = set(method.optimizer.state)
     modules = [part for part in vars(method).values() if isinstance(part, nn.Module)]
     for child in (child for module in modules for child in module.children()):
-        trained = [parameter in averaged for parameter in child.parameters()]
+        trained = [parameter in averaged for parameter in _trained_from_scratch(child)]
         require(all(trained) or not any(trained), "the optimizer's averages")
-    encoder = set(method.network.encoder.parameters())
+    encoder = set(_trained_from_scratch(method.network.encoder))
     require(not averaged or encoder <= averaged, "the optimizer's averages")
+
+
+def _trained_from_scratch(module: nn.Module) -> Iterator[nn.Parameter]:
+    """Parameters without those of a pretrained encoder, some of which may not be in use."""
+    return (parameter for parameter in module.parameters() if own_rate(parameter) is None)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

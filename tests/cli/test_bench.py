@@ -71,6 +71,7 @@ def test_waiting_for_images_is_measured(
     (measured,) = json.loads(answer.out)
     assert measured["ms"] > 0
     assert measured["ms_without_waiting"] > 0
+    assert 0 < measured["ms_fetching"] < measured["ms"]
     assert 0 <= measured["waiting_percent"] < 100
     assert (measured["steps"], measured["image_size"], measured["engine"]) == (3, 12, "eager")
     assert "without waiting" in answer.err

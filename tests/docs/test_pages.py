@@ -20,6 +20,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 @pytest.mark.parametrize("name", [*methods(), *wrappers()])
 def test_every_method_and_wrapper_has_a_page_with_its_settings(name: str) -> None:
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    page += (ROOT / "docs" / "encoders.md").read_text()  # settings of pretrained encoders
     for setting in fields((methods() | wrappers())[name].settings_type):
         option = setting.name.replace("_", "-")
         assert f"`{setting.name}`" in page or f"`--{option}`" in page, setting.name

@@ -22,6 +22,9 @@ from onpro.nn.teacher import Teacher
 from onpro.streams import Batch, ClassIncremental
 from onpro.training.stepper import Stepper
 
+NEWER = {"erace", "gsa", "hpcr", "mose", "pcr"}
+"""Methods that the paper does not have."""
+
 DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
 
 

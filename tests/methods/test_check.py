@@ -238,7 +238,21 @@ def test_settings_can_be_given() -> None:
     check_method(Replay, ReplaySettings(encoder="slim", augmentation="none"))
 
 
-@pytest.mark.parametrize(("cls", "complaint"), BROKEN, ids=[cls.__name__ for cls, _ in BROKEN])
+LATE = {Asleep, Clinging, Diverging, Peeking, Restless, Shouting}
+"""Those that pass several properties before they fail."""
+
+
+@pytest.mark.parametrize(
+    ("cls", "complaint"),
+    [
+        pytest.param(
+            *broken,
+            id=broken[0].__name__,
+            marks=[pytest.mark.thorough] if broken[0] in LATE else [],
+        )
+        for broken in BROKEN
+    ],
+)
 def test_a_broken_method_is_told_what_is_wrong(cls: type[Any], complaint: str) -> None:
     with torch.random.fork_rng(devices=[]), pytest.raises(AssertionError, match=complaint):
         check_method(cls)

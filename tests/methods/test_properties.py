@@ -7,11 +7,24 @@ import torch
 
 from onpro.methods import method, methods, recipes, settings_for
 from onpro.training.check import PROPERTIES, Property
-from tests.methods.learners import batches, learner, stepper
+from tests.methods.learners import NEWER, batches, learner, stepper
+
+SLOW = {"it_learns", "labels_may_come_in_any_order"}
+"""Properties that take a whole stream; those of methods that are not in the paper are thorough."""
+
+CASES = [
+    pytest.param(
+        name,
+        holds,
+        id=f"{name}-{holds.__name__}",
+        marks=[pytest.mark.thorough] if name in NEWER and holds.__name__ in SLOW else [],
+    )
+    for name in sorted(methods())
+    for holds in PROPERTIES
+]
 
 
-@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda p: p.__name__)
-@pytest.mark.parametrize("name", sorted(methods()))
+@pytest.mark.parametrize(("name", "holds"), CASES)
 def test_every_method_has_every_property(name: str, holds: Property) -> None:
     holds(method(name), settings_for(name, "tiny"))
 

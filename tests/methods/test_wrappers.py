@@ -45,8 +45,8 @@ OTHERS = [
         ("er-kd", {}),
         ("er-kd-rot", ROTATED),
         ("er-mkd", QUICK),
-        ("er-ccldc", QUICK),
-        ("er-gwm", QUICK),
+        pytest.param("er-ccldc", QUICK, marks=pytest.mark.thorough),
+        pytest.param("er-gwm", QUICK, marks=pytest.mark.thorough),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )
@@ -187,3 +187,19 @@ def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> No
 )
 def test_a_bad_value_is_refused(name: str, changes: dict[str, Any]) -> None:
     refused(name, *changes, **changes)
+
+
+@pytest.mark.parametrize("name", ["er-mkd", "er-ccldc", "er-gwm"])
+def test_a_step_makes_no_generator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that a GPU records cannot."""
+    learned = learner(name)
+    train = stepper(learned)
+    first, second, third = batches(3)
+    train.step(first)
+    train.step(second)  # has made all generators there are
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("a generator is made in a step")
+
+    monkeypatch.setattr(torch, "Generator", refuse)
+    train.step(third)

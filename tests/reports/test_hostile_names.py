@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onpro.cli.printing import print_table
-from onpro.experiments.experiment import Experiment
+from onpro.experiments.experiment import CUE_MEASURES, Experiment
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
 from onpro.figures.style import Options
@@ -159,6 +159,7 @@ def test_figures(tmp_path: Path, figure: str, ending: str) -> None:
     for run in runs:
         classes = len(run.result["confusion"])
         run.result.update(memory_content=[[1] * classes] * 3, prototypes=measured)
+        run.result.update(dict.fromkeys(CUE_MEASURES.values(), 10.0))
     other = Finished(Path("b"), runs[0].result | {"memory": 7, "experiment": "b"})
     draw(figure, found([*runs, other]), tmp_path / f"a.{ending}", options)
     if ending == "svg":

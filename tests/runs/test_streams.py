@@ -19,6 +19,7 @@ from onpro.runs.schema import fault
 from onpro.streams import Blurry, Disjoint, IBlurry, Random, stream_kind, stream_kinds
 from onpro.training import CurvePoint, Trainer, anytime_accuracy
 from onpro.training.stepper import equal
+from tests.methods.learners import NEWER
 from tests.tiny_runs import ER, lasting, sealed
 
 OF_EACH_KIND = pytest.mark.parametrize("kind", list(stream_kinds()))
@@ -40,7 +41,13 @@ def trained(config: RunConfig) -> Trainer:
     return trainer
 
 
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if name in NEWER else [])
+        for name in methods()
+    ],
+)
 def test_every_method_learns_from_every_kind(method: str) -> None:
     for kind in stream_kinds():
         trainer = trained(tiny_run(method, stream=stream_kind(kind), limit_per_class=6))

@@ -26,8 +26,9 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
         steps: number of steps to time.
 
     Returns:
-        Milliseconds per step of both, and the share of the first that is spent waiting, in
-        percent, ready for JSON.
+        Milliseconds per step of both, those in which this process fetches a batch, and the share
+        of the first that is spent waiting, in percent, ready for JSON. A GPU computes while batches
+        are fetched, so that fetching need not mean waiting.
     """
     trainer = prepare(config, data)
     if len(trainer.stream) < WARM_UP + steps:
@@ -36,8 +37,8 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
             f" and {steps} to measure are needed; give fewer --steps."
         )
     kept: list[Batch] = []
-    streamed = _milliseconds(trainer, _keeping(iter(trainer.stream), kept), steps)
-    alone = _milliseconds(prepare(config, data), iter(kept), steps)
+    streamed, fetching = _milliseconds(trainer, _keeping(iter(trainer.stream), kept), steps)
+    alone, _ = _milliseconds(prepare(config, data), iter(kept), steps)
     return {
         "method": config.method,
         "data": config.data,
@@ -49,6 +50,7 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
         "steps": steps,
         "ms": streamed,
         "ms_without_waiting": alone,
+        "ms_fetching": fetching,
         "waiting_percent": max(0.0, 100 * (1 - alone / streamed)),
         "images_per_second": 1000 * config.batch_size / streamed,
     }
@@ -60,14 +62,17 @@ def _keeping(batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
         yield batch
 
 
-def _milliseconds(trainer: Trainer, batches: Iterator[Batch], steps: int) -> float:
-    """Return the mean time of a step, after warming up."""
+def _milliseconds(trainer: Trainer, batches: Iterator[Batch], steps: int) -> tuple[float, float]:
+    """Return the mean time of a step, and that of fetching its batch, after warming up."""
     device = trainer.method.context.device
     for _ in range(WARM_UP):
         trainer.stepper.step(next(batches))
     wait(device)
-    began = time.perf_counter()
+    fetching, began = 0.0, time.perf_counter()
     for _ in range(steps):
-        trainer.stepper.step(next(batches))
+        asked = time.perf_counter()
+        batch = next(batches)
+        fetching += time.perf_counter() - asked
+        trainer.stepper.step(batch)
     wait(device)
-    return 1000 * (time.perf_counter() - began) / steps
+    return 1000 * (time.perf_counter() - began) / steps, 1000 * fetching / steps

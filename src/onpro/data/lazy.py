@@ -1,5 +1,6 @@
 """Splits whose images are decoded when they are needed, for data sets larger than memory."""
 
+import functools
 import hashlib
 import logging
 import os
@@ -137,6 +138,18 @@ class LazySplit(Split):
     def _copied(self, pixels: Pixels) -> Tensor:
         """Return a copy of decoded images on the device."""
         images = torch.from_numpy(pixels)
-        if self._device.type == "cuda":  # from pinned memory, it is made while the GPU computes
-            return images.pin_memory().to(self._device, non_blocking=True)
-        return images.to(self._device, copy=True)
+        if self._device.type != "cuda":
+            return images.to(self._device, copy=True)
+        # On a stream of its own, so that it waits for none of the steps that are still computed.
+        stream, current = copy_stream(self._device), torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(stream):
+            copied = images.to(self._device)
+        current.wait_stream(stream)
+        copied.record_stream(current)
+        return copied
+
+
+@functools.cache
+def copy_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream on which images are copied to a GPU."""
+    return torch.cuda.Stream(device)

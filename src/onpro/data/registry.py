@@ -59,6 +59,8 @@ class Source:
     """Default number of tasks; None for two classes per task."""
     image_size: int | None = None
     """Default side of the images in pixels; None if it depends on the data."""
+    any_size: bool = False
+    """Whether images are decoded at any size requested, so that the default is only a choice."""
     download: bool = False
     """Whether it is downloaded on first use."""
     argument: str | None = None
@@ -106,6 +108,7 @@ def register(
     classes: int | None = None,
     tasks: int | None = None,
     image_size: int | None = None,
+    any_size: bool = False,
     download: bool = False,
     argument: str | None = None,
     optional: bool = False,
@@ -132,6 +135,7 @@ def register(
             classes=classes,
             tasks=tasks,
             image_size=image_size,
+            any_size=any_size,
             download=download,
             argument=argument,
             optional=optional,
@@ -304,6 +308,7 @@ def _register_imagenet(name: str, description: str, images: int, classes: int) -
         classes=classes,
         tasks=50,
         image_size=224,
+        any_size=True,
         argument="ORDER",
         optional=True,
         files=tuple(f"{place}/train/" for place in IMAGENET_PLACES),
@@ -333,6 +338,7 @@ def _register_torchvision(entry: TorchvisionSet) -> None:
         classes=entry.classes,
         tasks=entry.tasks,
         image_size=entry.image_size,
+        any_size=not entry.arrays,
         download=True,
         files=(entry.folder,),
         seeded=False,
@@ -354,6 +360,7 @@ for _entry in SETS:
     "folder",
     description="your images, by class",
     image_size=32,
+    any_size=True,
     argument="PATH",
 )
 def _folder(request: Request) -> "ImageSet":
@@ -373,6 +380,7 @@ def _folder(request: Request) -> "ImageSet":
     "hf",
     description="Hugging Face, hub or disk",
     image_size=32,
+    any_size=True,
     argument="NAME",
 )
 def _huggingface(request: Request) -> "ImageSet":

@@ -9,6 +9,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.tables import reported
 from onpro.methods import settings_for
+from onpro.nn import is_pretrained
 from onpro.runs import Finished, RunConfig, read_config
 from onpro.runs.config import SHORTCUT
 from onpro.runs.files import read_json
@@ -120,6 +121,7 @@ DETAILS: tuple[Callable[[Finished], str], ...] = (_precision, _place, short_dige
 
 
 def _settings_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the settings that are not the usual ones, and any pretrained encoder."""
     method, data, recipe = (config.get(name) for name in ("method", "data", "recipe"))
     given = config.get("settings")
     if not (isinstance(method, str) and isinstance(data, str) and isinstance(given, dict)):
@@ -131,8 +133,13 @@ def _settings_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         f"{name}={value}"
         for name, value in given.items()
-        if name in usual and _plain(usual[name]) != _plain(value)
+        if name in usual
+        and (_plain(usual[name]) != _plain(value) or _is_pretrained_encoder(name, value))
     )
+
+
+def _is_pretrained_encoder(name: str, value: Any) -> bool:
+    return name == "encoder" and isinstance(value, str) and is_pretrained(value)
 
 
 def _stream_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.fitted import MODEL_FILE
 from onpro.methods.registry import AnyMethod
+from onpro.nn import without_weights
 from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_config
 from onpro.runs.folder import RunFolder
 from onpro.runs.model import load_network
@@ -90,7 +91,8 @@ def _method(
                 f"{folder} has not kept its network after task {task}: train it again with onpro "
                 "run and the options --keep-model tasks --fresh."
             )
-        method = prepare(config, images(config)).method
+        with without_weights():
+            method = prepare(config, images(config)).method
         load_network(path, method)
         return method
     try:

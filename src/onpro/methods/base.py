@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from onpro import augment
+from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.methods.settings import Settings
-from onpro.nn import AUTOCAST, Precision
+from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, is_pretrained
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
 from onpro.nn.optimizers import lay_out_like_parameters
+from onpro.nn.pretrained import pretrained_part
 from onpro.randomness import Generators
 from onpro.streams import Batch, Progress
 
@@ -159,7 +161,7 @@ class Method(ABC, Generic[S]):
         """
         context = self.context
         network = kind(
-            self.settings.encoder,
+            self._pretrained_encoder() or self.settings.encoder,
             context.image_shape,
             (context.num_classes or 0) if classes is None else classes,
             seed=context.seed if seed is None else seed,
@@ -168,6 +170,19 @@ class Method(ABC, Generic[S]):
         return network.placed(
             context.device, autocast=context.autocast, layout=context.layout, fused=context.fused
         )
+
+    def _pretrained_encoder(self) -> PretrainedEncoder | None:
+        """The pretrained encoder of a new network, if it has one.
+
+        A frozen one never changes, so that it is shared with the network there is.
+        """
+        if not is_pretrained(self.settings.encoder):
+            return None
+        found = pretrained_part(self.network) if hasattr(self, "network") else None
+        if found is not None and found.is_frozen:
+            return found
+        normalise = self.context.normalise
+        return self.settings.pretrained.build(normalise.mean, normalise.std)
 
     def make_memory(self, **fields: FieldSpec) -> Memory:
         """An empty memory of the size the run allows; `fields` are stored with each image."""
@@ -268,7 +283,13 @@ class Method(ABC, Generic[S]):
 
     def backward(self, terms: Terms) -> None:
         """Add the gradient of the sum of the terms, times `loss_scale`, to the gradients."""
-        self.scaler.scale(total(terms)).backward()
+        loss = total(terms)
+        if not loss.requires_grad:
+            raise UserError(
+                "there is nothing to train: with a frozen encoder this method needs a projection, "
+                "or set the encoder's learning rate."
+            )
+        self.scaler.scale(loss).backward()
 
     def step(self) -> None:
         """One optimizer step down the gradients; with a loss scale, only if they are finite."""

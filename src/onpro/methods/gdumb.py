@@ -136,9 +136,11 @@ class GDumb(Method[GDumbSettings]):
         self.network.grow(classes, self.optimizer, self.random["growth"])
         stored = len(self.memory)  # the only host–device sync
         size = min(self.settings.train_batch, stored)
+        groups = self.optimizer.param_groups
+        shares = [group["lr"] / self.settings.learning_rate for group in groups]
         for epoch in range(self.settings.epochs if stored else 0):
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.settings.rate(epoch)
+            for group, share in zip(groups, shares, strict=True):
+                group["lr"] = share * self.settings.rate(epoch)
             shuffled = torch.randperm(
                 stored, generator=self.random["training"], device=self.context.device
             )

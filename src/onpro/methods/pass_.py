@@ -97,7 +97,7 @@ class PASS(Method[PASSSettings]):
         """A fresh Adam."""
         settings = self.settings
         return Adam(
-            self.network.parameters(),
+            settings.parameter_groups(self.network.parameters()),
             settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=True,

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from onpro import augment, nn
+from onpro.data.registry import LARGEST_SIDE
 from onpro.errors import UserError
 from onpro.nn.optimizers import SGD, Adam, AdamW
+from onpro.nn.pretrained import own_rate
 from onpro.validation import described, fits
 
 MAX_NUMBER = 1e9
@@ -22,6 +24,13 @@ MIN_TEMPERATURE = 1e-3
 MAX_DIMENSION = 2**16
 """Of a projection; far more than any encoder has features."""
 
+PRETRAINED: dict[str, Any] = {
+    "encoder_weights": "",
+    "encoder_image_size": 0,
+    "encoder_learning_rate": 0.0,
+}
+"""Settings of pretrained encoders, with the values that other encoders have."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -29,11 +38,22 @@ class Settings:
 
     encoder: str = "resnet18"
     """Network that sees the images: resnet18, resnet18-nf20, resnet18-imagenet or slim
-    (default from the paper)."""
+    (default from the paper), or a pretrained one of timm, as in timm:resnet18.a1_in1k."""
 
     augmentation: str = "ocm"
     """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
     + (default from the paper: resized crop, flip, gray)."""
+
+    encoder_weights: str = ""
+    """File with the weights of a timm encoder, safetensors or torch (default: timm's own, from the
+    cache of Hugging Face, else downloaded)."""
+
+    encoder_image_size: int = 0
+    """Side to which images are resized for a timm encoder; 0: as it was pretrained (default)."""
+
+    encoder_learning_rate: float = 0.0
+    """Learning rate of a timm encoder; 0: it is frozen, and only what is on top of it learns
+    (default)."""
 
     def check(self) -> None:
         """Refuse values that cannot work; called before anything is built.
@@ -46,8 +66,34 @@ class Settings:
             said, hint = _spoken(name), hints[name]
             require(fits(value, hint), f"the {said} must be {described(hint)}, not {value!r}.")
             require(_measured(value), f"the {said} must be finite and at most 1e9, not {value!r}.")
-        nn.encoder_kind(self.encoder)
         augment.parts_of(self.augmentation)
+        if nn.is_pretrained(self.encoder):
+            self.require_between(0, LARGEST_SIDE, "encoder_image_size")
+            self.require_at_least(0, "encoder_learning_rate")
+            self.pretrained.check()
+            return
+        nn.encoder_kind(self.encoder)
+        for name, usual in PRETRAINED.items():
+            require(
+                getattr(self, name) == usual,
+                f"the {_spoken(name)} is for pretrained encoders: set the encoder to timm:NAME.",
+            )
+
+    @property
+    def pretrained(self) -> nn.Pretrained:
+        """The pretrained encoder, if it is one."""
+        return nn.Pretrained(
+            self.encoder, self.encoder_weights, self.encoder_image_size, self.encoder_learning_rate
+        )
+
+    def parameter_groups(self, parameters: Iterable[Tensor]) -> list[Any]:
+        """Parameters for an optimizer; those of a pretrained encoder have its learning rate."""
+        every = list(parameters)
+        own = [parameter for parameter in every if own_rate(parameter) is not None]
+        if not own:
+            return every
+        others = [parameter for parameter in every if own_rate(parameter) is None]
+        return [{"params": others}, {"params": own, "lr": self.encoder_learning_rate}]
 
     def require_between(self, low: float, high: float, *names: str) -> None:
         """Refuse settings outside low…high, ends included."""
@@ -96,11 +142,15 @@ class OptimizerSettings(Settings):
 
     def make_optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer, whose step is one fused kernel."""
-        rate, decay = self.learning_rate, self.weight_decay
+        groups, rate, decay = (
+            self.parameter_groups(parameters),
+            self.learning_rate,
+            self.weight_decay,
+        )
         if self.optimizer != "sgd":
             kind = AdamW if self.optimizer == "adamw" else Adam
-            return kind(parameters, rate, weight_decay=decay, fused=True)
-        return SGD(parameters, rate, momentum=self.momentum, weight_decay=decay, fused=True)
+            return kind(groups, rate, weight_decay=decay, fused=True)
+        return SGD(groups, rate, momentum=self.momentum, weight_decay=decay, fused=True)
 
 
 @dataclass(frozen=True)
@@ -130,7 +180,7 @@ class AdamSettings(Settings):
     def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam:
         """Adam, whose step is one fused kernel."""
         return Adam(
-            parameters,
+            self.parameter_groups(parameters),
             self.learning_rate,
             betas=self.betas,
             weight_decay=self.weight_decay,

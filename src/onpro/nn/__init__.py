@@ -13,6 +13,7 @@ from onpro.nn.batch_norm import (
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
 from onpro.nn.precision import AUTOCAST, Precision, convolutions
+from onpro.nn.pretrained import Pretrained, PretrainedEncoder, is_pretrained, without_weights
 from onpro.nn.resnet import ResNet18
 from onpro.nn.slim import Slim
 from onpro.randomness import seeded
@@ -24,15 +25,19 @@ __all__ = [
     "EncoderKind",
     "GrowingLinear",
     "Precision",
+    "Pretrained",
+    "PretrainedEncoder",
     "build_encoder",
     "check_image_size",
     "convolutions",
     "encoder_kind",
     "fused_kernels_exist",
     "fused_kernels_work",
+    "is_pretrained",
     "normalised_apart",
     "seeded",
     "use_fused_kernels",
+    "without_weights",
 ]
 
 
@@ -75,7 +80,9 @@ def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) ->
 
 
 def check_image_size(name: str, image_shape: tuple[int, int, int]) -> None:
-    """Refuse images that are too small for an encoder; see `build_encoder`."""
+    """Refuse images that are too small for an encoder; pretrained ones resize them."""
+    if is_pretrained(name):
+        return
     least = encoder_kind(name).minimum_side
     _, height, width = image_shape
     if min(height, width) < least:

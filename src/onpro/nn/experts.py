@@ -121,7 +121,7 @@ class ExpertNetwork(Network):
 
     def __init__(
         self,
-        encoder: str,
+        encoder: str | Encoder,
         image_shape: tuple[int, int, int],
         classes: int,
         *,
@@ -134,7 +134,7 @@ class ExpertNetwork(Network):
         )
         trunk: Encoder = self.encoder
         if not trunk.stage_widths:
-            raise UserError(f"the encoder '{encoder}' has no stages to put experts after.")
+            raise UserError("the encoder has no stages to put experts after: take another one.")
         width, outputs = trunk.out_features, classes * outputs_per_class
         generator = torch.Generator().manual_seed(derive_seed(seed, "experts"))
         with seeded(derive_seed(seed, "branches")):

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from onpro.nn.pretrained import own_rate
+
 
 def flattened(gradients: Iterable[Tensor]) -> Tensor:
     """Gradients of parameters as one vector (p,)."""
@@ -57,18 +59,21 @@ def virtual_step(
     Args:
         module: the module, whose parameters hold the gradients of a backward pass; one without
             a gradient stays where it is.
-        learning_rate: length of the step.
+        learning_rate: length of the step; a weight of a pretrained encoder takes its own.
         loss_scale: what the loss was multiplied by before its backward pass, see
             `Method.loss_scale`.
 
     Returns:
         A function from the module's input to its output.
     """
-    rate = learning_rate / loss_scale
-    state = {
-        name: parameter.detach() if parameter.grad is None else parameter - rate * parameter.grad
-        for name, parameter in module.named_parameters()
-    }
+
+    def moved(parameter: nn.Parameter) -> Tensor:
+        if parameter.grad is None:
+            return parameter.detach()
+        rate = own_rate(parameter) or learning_rate
+        return parameter - rate / loss_scale * parameter.grad
+
+    state = {name: moved(parameter) for name, parameter in module.named_parameters()}
     state |= {name: buffer.clone() for name, buffer in module.named_buffers()}
 
     def stepped(inputs: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from onpro.nn import (
+    Encoder,
     GrowingLinear,
     build_encoder,
     convolutions,
@@ -41,7 +42,7 @@ class Network(nn.Module):
 
     def __init__(
         self,
-        encoder: str,
+        encoder: str | Encoder,
         image_shape: tuple[int, int, int],
         classes: int,
         *,
@@ -51,7 +52,9 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.outputs_per_class = outputs_per_class
-        self.encoder = build_encoder(encoder, image_shape, seed=derive_seed(seed, "encoder"))
+        if isinstance(encoder, str):
+            encoder = build_encoder(encoder, image_shape, seed=derive_seed(seed, "encoder"))
+        self.encoder = encoder
         width = self.encoder.out_features
         generator = torch.Generator().manual_seed(derive_seed(seed, "classifier"))
         outputs = classes * outputs_per_class
@@ -169,7 +172,7 @@ class CosineNetwork(Network):
 
     def __init__(
         self,
-        encoder: str,
+        encoder: str | Encoder,
         image_shape: tuple[int, int, int],
         classes: int,
         *,
@@ -202,7 +205,7 @@ class PrototypeNetwork(Network):
 
     def __init__(
         self,
-        encoder: str,
+        encoder: str | Encoder,
         image_shape: tuple[int, int, int],
         classes: int,
         *,

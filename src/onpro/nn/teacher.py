@@ -89,7 +89,9 @@ class Teacher:
 
 def widen(network: Network, outputs: int) -> None:
     """Give every classifier of a frozen network as many outputs; new ones are overwritten next."""
+    if outputs <= network.classifier.out_features:  # a recorded step cannot make a generator
+        return
     generator = torch.Generator(network.classifier.weight.device)
     for classifier in network.classifiers():
-        classifier.grow(max(outputs, classifier.out_features), generator=generator)
+        classifier.grow(outputs, generator=generator)
     network.requires_grad_(False)

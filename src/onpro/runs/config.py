@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, get_type_hints
@@ -12,7 +14,9 @@ from onpro._version import __version__
 from onpro.data import find, located
 from onpro.errors import UserError, counted
 from onpro.methods import Settings, method
-from onpro.nn import Precision
+from onpro.methods.settings import PRETRAINED
+from onpro.nn import Precision, is_pretrained
+from onpro.nn.pretrained import file_digest
 from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
 from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
@@ -69,6 +73,8 @@ class RunConfig:
     probe: ProbeName = "none"
     probe_every: int = 10
     """Number of steps between two measurements of the probe."""
+    encoder_sha256: str | None = None
+    """SHA-256 of the file with the weights of a pretrained encoder; computed unless given."""
     method_file: MethodFile | None = field(init=False)
     """Where the method comes from, if it is a file of the user's own."""
 
@@ -77,6 +83,7 @@ class RunConfig:
         object.__setattr__(self, "settings", _as_typed(self.settings))
         object.__setattr__(self, "method_file", file_of(self.method))
         object.__setattr__(self, "data", located(self.data))  # known by what it is, from anywhere
+        self._resolve_pretrained()
         if self.memory < 1:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
         if self.memory < self.batch_size:
@@ -107,6 +114,21 @@ class RunConfig:
         if not self.stream.announced:  # there is nothing to hide: the same run
             object.__setattr__(self, "hide_boundaries", False)
 
+    def _resolve_pretrained(self) -> None:
+        """Note the weights of a pretrained encoder; images of any size have the size it takes."""
+        settings = self.settings
+        if not is_pretrained(settings.encoder):
+            object.__setattr__(self, "encoder_sha256", None)
+            return
+        if settings.encoder_weights:
+            path = os.path.realpath(Path(settings.encoder_weights).expanduser())
+            object.__setattr__(self, "settings", replace(settings, encoder_weights=path))
+            if self.encoder_sha256 is None:
+                object.__setattr__(self, "encoder_sha256", file_digest(path))
+        with suppress(UserError):  # a data set that is not here can still be reported on
+            if self.image_size is None and find(self.data).any_size:
+                object.__setattr__(self, "image_size", max(settings.pretrained.input_size))
+
     def cue(self) -> ShortcutSettings | None:
         """Return the shortcut of the stream; None without one."""
         if self.shortcut == 0:
@@ -127,7 +149,11 @@ class RunConfig:
             "image_size": self.image_size,
             "limit_per_class": self.limit_per_class,
             "precision": self.precision,
-            "settings": asdict(self.settings),
+            "settings": {
+                name: value
+                for name, value in asdict(self.settings).items()
+                if name not in PRETRAINED or value != PRETRAINED[name]
+            },
         }
         # Named only where there is any, so that other runs keep the folders they always had.
         if self.deterministic:
@@ -144,7 +170,14 @@ class RunConfig:
             what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
+        if self.encoder_sha256:
+            what["encoder_sha256"] = self.encoder_sha256
         return what
+
+    @property
+    def encoder_start(self) -> Literal["scratch", "pretrained"]:
+        """How the encoder begins: with random or with pretrained weights."""
+        return "pretrained" if is_pretrained(self.settings.encoder) else "scratch"
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         """For another process, which has to import the method's file before the settings exist."""
@@ -202,6 +235,8 @@ class RunConfig:
 def digest(what: Mapping[str, Any], without: Collection[str] = ()) -> str:
     """Return 32 digits of what is computed, without the fields named and the recipe's name."""
     content = {k: value for k, value in what.items() if k not in {"recipe", *without}}
+    if "encoder_sha256" in content:  # weights are known by their content, not by their place
+        content["settings"] = {**content["settings"], "encoder_weights": ""}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -228,7 +263,10 @@ PLACE = {"data_dir", "device", "engine", *KEEPING}
 SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
 """Fields that say what cues are painted into training images."""
 
-OPTIONAL = {"deterministic", "stream", "hide_boundaries", "evaluations", "validation", *SHORTCUT}
+OPTIONAL = {
+    *("deterministic", "stream", "hide_boundaries", "evaluations", "validation", "encoder_sha256"),
+    *SHORTCUT,
+}
 """Fields that `config.json` has only where they differ from their defaults."""
 
 RETIRED: dict[str, dict[str, Any]] = {
@@ -267,6 +305,7 @@ def _configured(values: Any) -> RunConfig:
         for name, value in settings.items()
         if name not in retired or value != retired[name]
     }
+    settings = PRETRAINED | settings
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | OPTIONAL)

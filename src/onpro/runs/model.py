@@ -17,6 +17,7 @@ from onpro.files import PRIVATE_FILE
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.methods.registry import AnyMethod
+from onpro.nn import without_weights
 from onpro.runs.config import RunConfig
 from onpro.runs.folder import RunFolder
 from onpro.training import EvaluationEvent, StepEvent, Trainer
@@ -131,7 +132,8 @@ def _learned(trainer: Trainer, *, keep_memory: bool) -> dict[str, Any]:
 
 def _emptied(method: AnyMethod) -> dict[str, Any]:
     """Return the states of the method's memories before anything was stored."""
-    new = type(method)(method.settings, replace(method.context, num_classes=None))
+    with without_weights():
+        new = type(method)(method.settings, replace(method.context, num_classes=None))
     new.grow(method.network.classes)
     return {
         name: getattr(new, name).state_dict()

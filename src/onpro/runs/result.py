@@ -16,6 +16,7 @@ import torch
 
 from onpro._version import __version__
 from onpro.errors import counted
+from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import KEEPING, RunConfig
 from onpro.training import CueMetrics, Metrics, Trainer, anytime_accuracy, pick_device
 from onpro.training.evaluation import CueRates
@@ -69,6 +70,7 @@ def collect(
         "recipe": config.recipe,
         "identity": config.identity,
         "experiment": config.experiment,
+        **_encoder_start(config, trainer),
         "accuracy": accuracy,
         **asdict(Metrics.of(accuracy)),
         **_cues(trainer),
@@ -95,6 +97,13 @@ def collect(
         "commit": _commit(),
         "started": (described or {}).get("started"),
     }
+
+
+def _encoder_start(config: RunConfig, trainer: Trainer) -> dict[str, Any]:
+    """Return how the encoder began, and the SHA-256 of pretrained weights."""
+    pretrained = pretrained_part(trainer.method.network)
+    digest = {"encoder_sha256": pretrained.digest} if pretrained else {}
+    return {"encoder_start": config.encoder_start, **digest}
 
 
 def _cues(trainer: Trainer) -> dict[str, Any]:

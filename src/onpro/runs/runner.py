@@ -19,6 +19,7 @@ from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.methods import Context, method
 from onpro.nn import AUTOCAST, fused_kernels_work
+from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import RunConfig, read_config
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
@@ -226,6 +227,12 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         and fused_kernels_work(device, AUTOCAST[precision] or torch.float32),
     )
     learner = kind(config.settings, context)
+    pretrained = pretrained_part(learner.network)
+    if pretrained and pretrained.digest and config.encoder_sha256 not in (None, pretrained.digest):
+        raise UserError(
+            f"{config.settings.encoder_weights} has changed since the run began: undo that, or "
+            "start another run."
+        )
     trainer = Trainer(learner, stream, deterministic=config.deterministic, engine=engine)
     trainer.probe = make_probe(config, learner)
     return trainer

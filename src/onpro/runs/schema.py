@@ -169,6 +169,8 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
 
 OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "recipe": lambda value: value is None or _is_text(value),
+    "encoder_start": lambda value: value in ("scratch", "pretrained"),
+    "encoder_sha256": _is_text,
     "classes": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
     "anytime_accuracy": _is_percentage,
     "last_accuracy": _is_percentage,
