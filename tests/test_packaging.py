@@ -92,6 +92,7 @@ def test_packages_install_and_work_on_the_oldest_and_the_newest_python(
         uv("venv", "--python", str(installed()[version]), str(environment))
         uv("pip", "install", "--python", str(environment / "bin" / "python"), str(built[kind]))
         smoke(environment)
+        shutil.rmtree(environment)  # gigabytes, where uv cannot link files
 
 
 def smoke(environment: Path) -> None:
@@ -99,10 +100,11 @@ def smoke(environment: Path) -> None:
 
     def output(program: str, *arguments: str) -> str:
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [environment / "bin" / program, *arguments]
-        return subprocess.run(
+        command = [str(environment / "bin" / program), *arguments]
+        done = subprocess.run(
             command, check=True, capture_output=True, text=True, cwd=environment, env=clean
-        ).stdout
+        )
+        return done.stdout
 
     assert output("onpro", "--version") == f"onpro {__version__}\n"
     where = output("python", "-c", "import onpro; print(onpro.__file__)")
