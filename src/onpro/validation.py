@@ -90,6 +90,7 @@ RESERVED = frozenset(
         "data_dir",
         "deterministic",
         "device",
+        "encoder_sha256",
         "engine",
         "evaluations",
         "fresh",

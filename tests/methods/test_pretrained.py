@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from onpro import OnlineClassifier
@@ -16,6 +18,7 @@ from onpro.errors import UserError
 from onpro.experiments.grouping import described, found
 from onpro.methods import method, methods, settings_for, wrappers
 from onpro.methods.registry import AnyMethod
+from onpro.nn import seeded
 from onpro.nn.gradients import virtual_step
 from onpro.nn.pretrained import own_rate
 from onpro.runs import RunConfig, read_config
@@ -104,6 +107,13 @@ def test_a_method_with_nothing_to_train_is_refused() -> None:
     stepper(method).step(first)
     with pytest.raises(UserError, match="nothing to train"):
         stepper(method).step(second)
+
+
+def test_mose_refuses_an_encoder_without_stages(tmp_path: Path) -> None:
+    with seeded(0):
+        save_file(timm.create_model("test_vit").state_dict(), tmp_path / "vit.safetensors")
+    vit = {"encoder": "timm:test_vit", "encoder_weights": str(tmp_path / "vit.safetensors")}
+    refused("mose", "pretrained encoder has no stages", **pretrained() | vit)
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

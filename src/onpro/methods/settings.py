@@ -37,23 +37,24 @@ class Settings:
     """Settings that every method has."""
 
     encoder: str = "resnet18"
-    """Network that sees the images: resnet18, resnet18-nf20, resnet18-imagenet or slim
-    (default from the paper), or a pretrained one of timm, as in timm:resnet18.a1_in1k."""
+    """Network that sees the images: resnet18, resnet18-nf20, resnet18-imagenet, slim, or
+    a pretrained one of timm, such as timm:resnet18.a1_in1k (default from the paper)."""
 
     augmentation: str = "ocm"
     """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
     + (default from the paper: resized crop, flip, gray)."""
 
     encoder_weights: str = ""
-    """File with the weights of a timm encoder, safetensors or torch (default: timm's own, from the
-    cache of Hugging Face, else downloaded)."""
+    """File with the weights of a timm encoder, safetensors or torch; without one they are timm's,
+    from the cache of Hugging Face, else downloaded (default: ours)."""
 
     encoder_image_size: int = 0
-    """Side to which images are resized for a timm encoder; 0: as it was pretrained (default)."""
+    """Side to which images are resized for a timm encoder; 0: as it was pretrained (default:
+    ours)."""
 
     encoder_learning_rate: float = 0.0
     """Learning rate of a timm encoder; 0: it is frozen, and only what is on top of it learns
-    (default)."""
+    (default: ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work; called before anything is built.

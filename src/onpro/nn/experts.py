@@ -134,7 +134,8 @@ class ExpertNetwork(Network):
         )
         trunk: Encoder = self.encoder
         if not trunk.stage_widths:
-            raise UserError("the encoder has no stages to put experts after: take another one.")
+            name = f"encoder '{encoder}'" if isinstance(encoder, str) else "pretrained encoder"
+            raise UserError(f"the {name} has no stages to put experts after.")
         width, outputs = trunk.out_features, classes * outputs_per_class
         generator = torch.Generator().manual_seed(derive_seed(seed, "experts"))
         with seeded(derive_seed(seed, "branches")):
