@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -179,6 +180,7 @@ def _timm() -> Any:
     return timm
 
 
+@cache
 def _config(wanted: Pretrained) -> Any:
     """Return timm's configuration of a model; raise UserError if there is none."""
     timm = _timm()
