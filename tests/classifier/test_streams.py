@@ -64,7 +64,13 @@ def tensors() -> int:
     return sum(issubclass(type(thing), Tensor) for thing in gc.get_objects())
 
 
-@pytest.mark.parametrize("calls", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        pytest.param(1_000, marks=pytest.mark.thorough),
+        pytest.param(10_000, marks=pytest.mark.slow),
+    ],
+)
 def test_no_call_leaves_anything_behind(make: Any, photos: Any, calls: int) -> None:
     images, labels = photos(2, classes=2)
     classifier = make(memory=5, replay_batch=5)

@@ -191,6 +191,7 @@ def test_predict_imports_the_file(onpro: Command, file: Path, tmp_path: Path) ->
     assert found["file"] == "black.png"
 
 
+@pytest.mark.thorough
 def test_sweeps_and_tables_take_it_in_processes_of_their_own(
     onpro: Command, file: Path, tmp_path: Path
 ) -> None:

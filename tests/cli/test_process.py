@@ -109,6 +109,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str], broken: str) -
     assert "Traceback" not in (err or "")
 
 
+@pytest.mark.thorough
 def test_a_run_whose_reader_has_gone_has_not_succeeded(tmp_path: Path) -> None:
     run = f'"{sys.executable}" -m onpro run er --data tiny 2>&1 | true; echo "${{PIPESTATUS[0]}}"'
     done = subprocess.run(

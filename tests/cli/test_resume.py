@@ -493,7 +493,9 @@ def test_killed_twenty_five_times_a_run_ends_the_same(
     assert result_of(tmp_path) == expected
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_a_process_that_gets_a_signal_can_be_resumed(
     tmp_path: Path, expected: Any, number: signal.Signals
 ) -> None:

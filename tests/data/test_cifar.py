@@ -216,6 +216,7 @@ assert not {{"torchvision", "torch._dynamo"}} & sys.modules.keys()
 
 
 @pytest.mark.parametrize("name", ["cifar10"], indirect=True)
+@pytest.mark.thorough
 def test_reading_the_files_does_not_load_the_compiler(server: Path, place: Path) -> None:
     load("cifar10", data_dir=place)
     small = cifar.CIFAR10

@@ -57,6 +57,7 @@ def has_checkpoint(config: RunConfig, out: Path) -> bool:
     return bool(Checkpoints(out / config.folder / "checkpoint").files())
 
 
+@pytest.mark.thorough
 def test_runs_in_jobs_equal_runs_in_this_process(tmp_path: Path) -> None:
     configs = [replace(CONFIG, seed=seed) for seed in range(2)]
     with closing(Slurm(cluster="local", workers=2)) as executor:

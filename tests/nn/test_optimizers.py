@@ -49,6 +49,7 @@ for name in methods():
 """
 
 
+@pytest.mark.thorough
 def test_training_does_not_load_the_compiler() -> None:
     """The import would dominate the start-up time of a process."""
     subprocess.run([sys.executable, "-c", TRAIN_ALL], check=True)

@@ -156,6 +156,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.thorough
 def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     folder = tmp_path / "X"
     command = [sys.executable, "-c", HOLDING, str(folder)]
