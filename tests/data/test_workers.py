@@ -273,8 +273,8 @@ workers.cpus = lambda: 3
 workers.WORTH_A_WORKER = 32
 batches = workers.decoded(Images(), [[k] for k in range(100)])
 next(batches), next(batches)  # one of each worker
-print(*(w.process.pid for w in workers._shared._workers), flush=True)
 try:
+    print(*(w.process.pid for w in workers._shared._workers), flush=True)
     signal.pause()
 except KeyboardInterrupt:
     unread = workers.decoded(Images(), [[k] for k in range(100)])  # is there at the end
