@@ -15,6 +15,7 @@ from onpro.experiments.grouping import configuration, found, stream_name
 from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.statistics import accuracy_curve
 from onpro.experiments.sweep import read_sweep
+from onpro.experiments.tables import paper_tables
 from onpro.methods import settings_for
 from onpro.methods.settings import PRETRAINED
 from onpro.reports.tables import comparisons, seed_ranges
@@ -168,3 +169,20 @@ def test_the_search_is_complete() -> None:
     asked = plan(requests, ROOT / "results/tuned", Place(precision="bf16"))
     assert not asked.left()
     assert len(asked.runs()) == len(read_runs([ROOT / "results/tuned"]))
+
+
+def test_the_campaign_knows_the_stored_runs_and_every_cell_of_the_papers_tables() -> None:
+    setups = read_sweep(ROOT / "results/campaign.toml")
+    planned = plan(setups, ROOT / "results", Place(precision="bf16"))
+    assert not planned.problems()
+    assert [run for run in planned.runs() if run.state == "done"]
+    wanted = {(one.method, one.recipe or None, one.data, one.memory) for one in setups}
+    tables = [made for name, made in paper_tables().items() if name != "tableA2"]
+    cells = {
+        (row.method, row.recipe, data, memory)
+        for made in tables
+        for row in made.rows
+        for data, memory in made.places
+        if data != "tinyimagenet"
+    }
+    assert cells <= wanted

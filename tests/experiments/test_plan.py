@@ -81,6 +81,18 @@ def test_a_finished_run_in_a_renamed_folder_is_done(tmp_path: Path) -> None:
     assert [r.folder.name for r in only.runs] == ["my best run"]
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_finished_run_is_found_one_folder_further_down(tmp_path: Path, older: bool) -> None:
+    (config,) = configurations(er(1), PLACE)
+    done = run(config, tmp_path / "cifar")
+    if older:  # a version whose runs had no identity
+        file = done.folder / "config.json"
+        values = json.loads(file.read_text())
+        file.write_text(json.dumps({k: v for k, v in values.items() if k != "identity"}))
+    (only,) = planned(tmp_path, er(1)).experiments
+    assert [r.state for r in only.planned] == ["done"]
+
+
 def test_a_run_in_other_hands_is_running(out: Path) -> None:
     config = list(configurations(er(), PLACE))[1]
     with locked(out / config.folder):

@@ -89,18 +89,21 @@ def finished(
     folder = out / config.folder
     if not os.path.lexists(folder):
         places = finished_by_identity(out) if renamed is None else renamed
-        folder = places.get(config.identity, folder)
+        folder = places.get(config.identity) or places.get(config.folder, folder)
     return finished_in(folder, config)
 
 
 def finished_by_identity(out: Path) -> dict[str, Path]:
-    """Return the folders of finished runs directly below a folder, whatever their names."""
+    """Return the folders of finished runs in a folder, and in the folders in it, by identity.
+
+    Runs of versions without identities are found by the names of their folders.
+    """
     folders: dict[str, Path] = {}
-    for path in sorted(out.glob(f"*/{RESULT}")):
+    for path in [*sorted(out.glob(f"*/{RESULT}")), *sorted(out.glob(f"*/*/{RESULT}"))]:
         with suppress(UserError):
             config = read_json(path.with_name(CONFIG))
-            if isinstance(config, dict) and isinstance(config.get("identity"), str):
-                folders.setdefault(config["identity"], path.parent)
+            named = config.get("identity") if isinstance(config, dict) else None
+            folders.setdefault(named if isinstance(named, str) else path.parent.name, path.parent)
     return folders
 
 
