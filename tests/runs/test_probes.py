@@ -143,7 +143,7 @@ def test_a_method_without_a_memory_cannot_be_probed() -> None:
         replace(OBSERVED, probe_every=0)
 
 
-@pytest.mark.parametrize("name", every_method())
+@pytest.mark.parametrize("name", [*every_method(), "er-mkd", "er-ccldc", "er-gwm"])
 def test_a_kept_network_predicts_as_the_method_did(tmp_path: Path, name: str) -> None:
     trainer = prepare(of(name, ER))
     for _ in trainer.steps():

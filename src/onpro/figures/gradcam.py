@@ -84,7 +84,7 @@ def gradcam(method: AnyMethod, image: Tensor, *, fine: bool = False) -> tuple[Te
         image: (3, height, width).
         fine: Use the last feature maps of a higher resolution than the final ones.
     """
-    network = method.network
+    network = method.predictor
     x = method.normalise(image[None]).requires_grad_()  # for maps of a frozen encoder
     network.eval()
     with torch.enable_grad(), _last_maps(network.encoder) as maps:

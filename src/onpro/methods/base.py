@@ -320,6 +320,11 @@ class Method(ABC, Generic[S]):
         """The network that predicts."""
         return self.network
 
+    @property
+    def predicting_parts(self) -> tuple[str, ...]:
+        """Names of the parts of the state that predictions need."""
+        return ("network", "progress", *(("memory",) if self.predicts_from_memory else ()))
+
     def predict(self, images: Tensor) -> Tensor:
         """The class of each stored image, (n,)."""
         return self.scores(images).argmax(dim=1)

@@ -107,6 +107,11 @@ class MKD(AddedLoss[MKDSettings]):
         }
         return networks[self.settings.predict_with]
 
+    @property
+    def predicting_parts(self) -> tuple[str, ...]:
+        """The average too."""
+        return (*super().predicting_parts, "average")
+
     def grow(self, classes: int) -> None:
         """Make room for classes, also in the average."""
         super().grow(classes)

@@ -68,9 +68,9 @@ class NetworkKeeper:
 
 
 def save_network(path: Path, method: AnyMethod) -> None:
-    """Write what predictions of a method need, atomically: its network, and for some its memory."""
-    names = ["network", "progress", *(["memory"] if method.predicts_from_memory else [])]
-    state = {name: getattr(method, name).state_dict() for name in names}
+    """Write what predictions of a method need, atomically: its network, and for some more."""
+    whole = method.state_dict()
+    state = {name: whole[name] for name in method.predicting_parts}
     save_state(path, freeze(state, kind="network"), mode=PRIVATE_FILE)
 
 
@@ -81,8 +81,7 @@ def load_network(path: Path, method: AnyMethod) -> None:
         classes = method.classes_in(state)
         if classes > method.network.classes:
             method.grow(classes)
-        for name, part in state.items():
-            getattr(method, name).load_state_dict(part)
+        method.load_state_dict(method.state_dict() | state)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path} does not fit its run ({error}).") from error
 

@@ -90,6 +90,11 @@ class Peers(AddedLoss[S]):
         theirs = [peer.scores(images) for peer in self.learners[1:]]
         return self.combined(torch.stack([super().scores(images), *theirs]))
 
+    @property
+    def predicting_parts(self) -> tuple[str, ...]:
+        """The peer too, if there is one."""
+        return (*super().predicting_parts, *("peer" for _ in self.learners[1:]))
+
     def combined(self, scores: Tensor) -> Tensor:
         """The mean of scores (learners, n, classes)."""
         return scores.mean(dim=0)
