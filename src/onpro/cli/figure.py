@@ -32,7 +32,7 @@ class FigureOptions:
     memory, prototypes, replay, shortcut, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
-    """Run folders, or folders that contain run folders at any depth; stream needs none."""
+    """Run folders, packed files, or folders that contain them at any depth; stream needs none."""
 
     list: bool = False
     """List the figures."""

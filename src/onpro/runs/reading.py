@@ -21,7 +21,7 @@ from onpro.errors import UserError
 from onpro.files import read_plain
 from onpro.runs.config import RunConfig, parse_config
 from onpro.runs.files import parse_json, read_json
-from onpro.runs.folder import CONFIG, EVENTS, RESULT
+from onpro.runs.folder import CONFIG, EVENTS, RESULT, RunFolder
 from onpro.runs.schema import fault
 from onpro.text import visible
 
@@ -195,7 +195,7 @@ def _is_of(folder: Path, result: Mapping[str, Any], config: RunConfig) -> bool:
 def _runs_at(path: Path) -> Iterator[tuple[Path, Finished | str]]:
     """Yield the place of each run, with the run or the reason why it cannot be used, as a clause.
 
-    Folders without any folder that are no runs are yielded too.
+    Empty folders, and folders with files of a run but no configuration, are yielded too.
     """
     if _is_packed(path.parent):
         yield from _packed_runs(path.parent, path.name)
@@ -219,7 +219,8 @@ def _runs_at(path: Path) -> Iterator[tuple[Path, Finished | str]]:
             continue
         for file in packed:
             yield from _packed_runs(file)
-        if folder is not path and not folders and not packed:
+        is_foreign = inside and not RunFolder(folder).own()
+        if folder is not path and not folders and not packed and not is_foreign:
             yield folder, _read(folder)
         real = folder.resolve()
         if real not in met:  # a link may lead back
