@@ -173,10 +173,11 @@ def test_labels_of_points_do_not_overlap() -> None:
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
-def test_shared_time_is_marked() -> None:
+@pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
+def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
-    alone.result["shared_by"] = 1
-    beside.result["shared_by"] = 3
+    alone.result.update(shared_by=1, gpu_processes=None)
+    beside.result.update(sharing)
     alone.result["train_seconds"], beside.result["train_seconds"] = 10.0, 20.0
     shown = [text.get_text() for text in drawn("time", [alone, beside]).axes[0].texts]
     assert [text.split(" s,")[0].strip() for text in shown if "shared" in text] == ["20"]
