@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.runs.config import RunConfig, read_config
+from onpro.runs.config import RunConfig, parse_config
 from onpro.runs.reading import read_runs
 from onpro.runs.runner import prepare
 from onpro.runs.status import progress
@@ -98,7 +98,7 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
         return
     for run in runs:
         try:
-            config = read_config(run.folder)
+            config = parse_config(run.config)
         except UserError:  # of another version
             continue
         yield config, run.result

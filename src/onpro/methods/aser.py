@@ -16,7 +16,7 @@ from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapl
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
 NO_LABEL = -100
@@ -58,7 +58,6 @@ class ASERSettings(ReplaySettings):
     data=IMAGENET,
     recipes={
         "paper": PAPER,
-        "tuned": TUNED,
         "original": FRAMEWORK,
         "original-cifar10": FRAMEWORK.varied(
             "the framework's runs on CIFAR-10: nine samples of each class", samples_per_class=9.0
