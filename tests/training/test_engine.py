@@ -19,6 +19,7 @@ from onpro.training import Trainer, pick_engine
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine, GraphEngine, capture, capture_error, capture_stream
 from onpro.training.stepper import Stepper
+from tests.methods.learners import WRAPPED
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -77,7 +78,7 @@ def test_a_compiled_network_learns_the_same(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("name", [*sorted(methods()), *WRAPPED])
 def test_a_graph_computes_what_single_operations_do(name: str) -> None:
     device = torch.device("cuda")
     eager, graph = trained(name, "eager", device), trained(name, "graph", device)
@@ -88,7 +89,7 @@ def test_a_graph_computes_what_single_operations_do(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("name", [*sorted(methods()), *WRAPPED])
 def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
     plain, fused = (first_losses(name, torch.device("cuda"), fused=f) for f in (False, True))
     for before, after in zip(plain, fused, strict=True):

@@ -117,10 +117,12 @@ class Method(ABC, Generic[S]):
     """Whether a GPU can record a step, which then must not wait for the device."""
     learns_new_by_replay_only: bool = False
     """Whether the classifier meets new classes of later tasks only in replayed images."""
-    has_one_loss: ClassVar[bool] = False
-    """Whether `terms(new, old, …)` is called once a step, with the new and the replayed images."""
+    takes_added_terms: ClassVar[bool] = False
+    """Whether `learn` minimises `added_terms` too, so that a wrapper can add to its loss."""
     has_plain_loss: ClassVar[bool] = False
-    """Whether that loss is nothing but the cross-entropy of both, each over all classes."""
+    """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
+    stores_outputs: ClassVar[bool] = False
+    """Whether outputs of the network are stored with images."""
     replays_later: ClassVar[bool] = False
     """Whether the classifier is trained on replayed images from the second task on only."""
 
@@ -200,6 +202,16 @@ class Method(ABC, Generic[S]):
         depends on settings, `progress`, the network's classes, the memory's fill and the learning
         rate alone, but not on `progress.steps`: then a GPU can record a step and replay it.
         """
+
+    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
+        """The terms that wrappers add to the loss of a step; none without a wrapper.
+
+        Args:
+            new: the batch, as network input.
+            old: the replay batch; None: a random one is sampled for these terms.
+            *mixed: what the method mixed from the replay batch, if it did, a `Mixture`.
+        """
+        return {}
 
     def after_step(self, batch: Batch) -> None:
         """Handle a batch on the host after each step."""

@@ -167,7 +167,7 @@ class OnPro(Method[OnProSettings]):
     evaluation relies on them.
     """
 
-    has_one_loss = True
+    takes_added_terms = True
     replays_later = True
 
     def __init__(self, settings: OnProSettings, context: Context) -> None:
@@ -190,7 +190,8 @@ class OnPro(Method[OnProSettings]):
         """Algorithm 1: replay, mixed by APF; one optimizer step; the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.replay_count)
-        terms = self.terms(new, old, self.mixed_replay(old))
+        mixed = self.mixed_replay(old)
+        terms = self.terms(new, old, mixed) | self.added_terms(new, old, mixed)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms

@@ -70,7 +70,7 @@ class PCRSettings(ReplaySettings):
 class PCR(Method[PCRSettings]):
     """L = CE of two views of new and replayed images over the classes present, by their counts."""
 
-    has_one_loss = True
+    takes_added_terms = True
 
     def __init__(self, settings: PCRSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -85,7 +85,8 @@ class PCR(Method[PCRSettings]):
         terms: Terms = {}
         if len(self.memory):
             new = Labelled(self.normalise(batch.images), batch.labels)
-            terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
+            old = self.sample_replay(self.settings.replay_batch)
+            terms = self.terms(new, old) | self.added_terms(new, old)
             self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
