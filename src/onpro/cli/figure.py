@@ -29,7 +29,7 @@ class FigureOptions:
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
     """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
-    memory, prototypes, replay, shortcut, stream, sweep or time; see --list."""
+    memory, paper, prototypes, replay, shortcut, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, packed files, or folders that contain them at any depth; stream needs none."""
