@@ -76,7 +76,7 @@ class DERpp(Method[DERppSettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and two replay batches, then the memory update."""
-        if len(self.memory):
+        if not self.memory.is_empty:
             first, second = self.sample_stored(), self.sample_stored()
             logits, of_first, of_second = self.network.logits_each(
                 *map(self.views, (batch.images, first.images, second.images))

@@ -97,7 +97,7 @@ class HPCR(Method[HPCRSettings]):
         """One optimizer step on new and replayed images, once any are stored, then the memory."""
         settings, network, count = self.settings, self.network, len(batch)
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             replay = self.memory.take(
                 retrieval.uniform(self.memory, settings.replay_batch, self.random["memory"])
             )

@@ -115,6 +115,7 @@ class Stepper:
         self.method.forget(label)
         if not self.method.has_past:
             self.method.progress.task, self.method.progress.task_open = -1, False
+        self.use(self.engine)  # a captured step may use tensors that have been replaced
 
     @contextmanager
     def _training(self) -> Iterator[None]:
