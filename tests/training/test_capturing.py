@@ -5,12 +5,15 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from onpro import OnlineClassifier, classifier
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
+from onpro.errors import UserError
 from onpro.losses import contrastive
 from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.base import Method, Terms
@@ -191,3 +194,59 @@ def test_streams_of_many_tasks_need_few_captures(name: str, tasks: int, captures
         eager += StandIn.runs == before
     assert StandIn.captured <= captures
     assert eager <= 8
+
+
+def test_a_step_that_cannot_be_captured_is_computed_eagerly_where_that_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing(StandIn):
+        def __init__(self, method: AnyMethod, step: Step, batch: Batch, pool: object) -> None:
+            torch.rand(3, generator=method.random["memory"])
+            method.memory.counters = (7, 7)
+            raise UserError("it cannot be captured")
+
+    monkeypatch.setattr(engine, "CapturedStep", Refusing)
+    batches = list(ClassIncremental(tiny(), 3))[:6]
+    plain, lenient, strict = (
+        Stepper(learner("er")),
+        capturing(learner("er")),
+        capturing(learner("er")),
+    )
+    lenient._learn = GraphEngine(lenient.method, lenient.method.learn, lenient=True)
+    for batch in batches:
+        plain.step(batch)
+        lenient.step(batch)
+    assert equal(lenient.method.state_dict(), plain.method.state_dict())
+    strict.step(batches[0])
+    strict.step(batches[1])
+    strict.step(batches[2])
+    with pytest.raises(UserError, match="cannot be captured"):
+        strict.step(batches[3])
+
+
+def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = tiny(classes=4)
+    images = data.train.images.permute(0, 2, 3, 1).numpy()
+    labels = data.train.labels.numpy()
+    order = np.random.default_rng(0).permutation(len(labels))
+
+    def learned(engine_name: str) -> tuple[Any, int]:
+        monkeypatch.setattr(classifier, "pick_engine", lambda *_: engine_name)
+        monkeypatch.setattr(StandIn, "runs", 0)
+        clf = OnlineClassifier("er", memory=30, device="cpu", replay_batch=8)
+        for position, start in enumerate(range(0, 200, 25)):  # batches of 10, 10 and 5
+            chosen = order[start : start + 25]
+            known = chosen[labels[chosen] <= position]  # a class appears with every call
+            clf.partial_fit(images[known], labels[known])
+            clf._model.method.memory.samples_by_key = True
+            if position == 5:
+                clf.forget(1)
+            clf.predict(images[:2])
+        return clf.predict_proba(images[:20]), StandIn.runs
+
+    expected, _ = learned("eager")
+    found, replayed = learned("graph")
+    assert replayed > 3
+    np.testing.assert_array_equal(found, expected)

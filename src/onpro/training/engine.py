@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +17,11 @@ from onpro.errors import UserError
 from onpro.memory import Memory
 from onpro.methods.base import Method, Stateful, Terms
 from onpro.methods.registry import AnyMethod
+from onpro.nn import AUTOCAST, Precision, fused_kernels_work
 from onpro.nn.counter import count_images, counting_images
 from onpro.streams import Batch
+
+LOG = logging.getLogger(__name__)
 
 Engine = Literal["eager", "compile", "graph"]
 
@@ -39,10 +44,22 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
     return name
 
 
-def build_engine(name: Engine, method: AnyMethod, step: Step) -> Step:
-    """Return a step of a method, `learn` or `rehearse`, computed by the given engine."""
+def fuses(engine: Engine, device: torch.device, precision: Precision) -> bool:
+    """Return whether training steps use fused kernels."""
+    return engine == "graph" and fused_kernels_work(device, AUTOCAST[precision] or torch.float32)
+
+
+def build_engine(name: Engine, method: AnyMethod, step: Step, *, lenient: bool = False) -> Step:
+    """Return a step of a method, `learn` or `rehearse`, computed by the given engine.
+
+    Args:
+        name: The engine.
+        method: The method.
+        step: Its step.
+        lenient: Whether steps that cannot be captured are computed eagerly instead of refused.
+    """
     if name == "graph" and method.is_recordable:
-        return GraphEngine(method, step)
+        return GraphEngine(method, step, lenient=lenient)
     if name == "compile":
         # Forward passes of a step differ in size, and so do steps while the memory fills.
         method.network.encoder.compile(dynamic=True)
@@ -108,11 +125,18 @@ class GraphEngine:
     the first step of each task and the others, keep their graphs, which share their memory.
 
     Random numbers and results equal those of eager steps.
+
+    Args:
+        method: The method.
+        step: Its step.
+        lenient: Whether all steps are computed eagerly once one cannot be captured; otherwise that
+            is an error.
     """
 
-    def __init__(self, method: AnyMethod, step: Step) -> None:
+    def __init__(self, method: AnyMethod, step: Step, *, lenient: bool = False) -> None:
         self.method = method
         self._step = step
+        self._lenient, self._captures = lenient, True
         self._memories = [part for part in vars(method).values() if isinstance(part, Memory)]
         self._graphs: list[Replayable] = []
         """The least recently replayed first."""
@@ -122,6 +146,8 @@ class GraphEngine:
 
     def __call__(self, batch: Batch) -> Terms:
         """One training step."""
+        if not self._captures:
+            return self._step(batch)
         phase = phase_of(self.method), batch.images.shape
         graph = self._graph_for(phase)
         if graph is None:
@@ -129,6 +155,8 @@ class GraphEngine:
             if earlier is None:
                 return self._eager(batch, phase)
             graph = self._capture(batch, phase, earlier)
+            if graph is None:
+                return self._step(batch)
         self._replays += 1
         terms = graph.step.replay(batch)
         for memory, counted in zip(self._memories, graph.counted, strict=True):
@@ -160,21 +188,37 @@ class GraphEngine:
             self._pool.free_others()
         return terms
 
-    def _capture(self, batch: Batch, phase: Hashable, earlier: Sighting) -> Replayable:
+    def _capture(self, batch: Batch, phase: Hashable, earlier: Sighting) -> Replayable | None:
+        """Capture a step; None: it cannot be captured, and nothing has changed."""
         self._sightings.remove(earlier)
         if self._replays == earlier.replays:  # no other kind came between
             self._release()
-        del self._graphs[: len(self._graphs) - MAX_GRAPHS + 1]
+        del self._graphs[: max(0, len(self._graphs) - MAX_GRAPHS + 1)]
         if self._pool is None:
             self._pool = GraphPool(self.method.context.device)
         before = [memory.counters for memory in self._memories]
+        random = [learner.random.state_dict() for learner in self.method.learners]
         self._watch()
-        with self._pool.growing():
-            step = CapturedStep(self.method, self._step, batch, self._pool)
-        counted = []
-        for memory, (fill, arrived) in zip(self._memories, before, strict=True):
-            counted.append((memory.counters[0] - fill, memory.counters[1] - arrived))
-            memory.counters = fill, arrived  # nothing has been computed yet
+        try:
+            with self._pool.growing():
+                step = CapturedStep(self.method, self._step, batch, self._pool)
+            counted = [
+                (memory.counters[0] - fill, memory.counters[1] - arrived)
+                for memory, (fill, arrived) in zip(self._memories, before, strict=True)
+            ]
+        except UserError as error:
+            if not self._lenient:
+                raise
+            LOG.info("%s: training is slower.", error)
+            self._captures = False
+            self._release()
+            for learner, state in zip(self.method.learners, random, strict=True):
+                learner.random.load_state_dict(state)
+                learner.optimizer.zero_grad(set_to_none=True)
+            return None
+        finally:  # nothing has been computed yet
+            for memory, counters in zip(self._memories, before, strict=True):
+                memory.counters = counters
         graph = Replayable(self._conditions(phase), step, counted)
         self._graphs.append(graph)
         return graph
@@ -247,6 +291,8 @@ class CapturedStep:
                 self.values = torch.stack(values) if values else None
                 _write_back(self._state)
         except RuntimeError as error:
+            for place in self._state:
+                place.put_back()
             raise capture_error(error, method.about.name) from None
         self.images = counter.images
         self._task, self._addresses = method.progress.task, _addresses(method)
@@ -297,6 +343,9 @@ def capture_error(error: RuntimeError, method: str) -> Exception:
     return first if isinstance(first, Exception) else error
 
 
+_capturing = threading.Lock()
+
+
 @contextmanager
 def capture(graph: torch.cuda.CUDAGraph, pool: GraphPool | None = None) -> Iterator[None]:
     """Capture the operations inside, without running them; several graphs may share a pool.
@@ -304,20 +353,21 @@ def capture(graph: torch.cuda.CUDAGraph, pool: GraphPool | None = None) -> Itera
     Garbage collection is off meanwhile, because freeing another graph invalidates the capture. The
     current stream then waits for the capture stream, on which seeds of replays are prepared.
     """
-    collects = gc.isenabled()
-    gc.disable()
     stream = capture_stream()
-    try:
-        with torch.cuda.graph(
-            graph,
-            pool=pool.handle if pool else None,
-            stream=stream,
-            capture_error_mode="thread_local",
-        ):
-            yield
-    finally:
-        if collects:
-            gc.enable()
+    with _capturing:  # one thread at a time
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            with torch.cuda.graph(
+                graph,
+                pool=pool.handle if pool else None,
+                stream=stream,
+                capture_error_mode="thread_local",
+            ):
+                yield
+        finally:
+            if collects:
+                gc.enable()
     torch.cuda.current_stream().wait_stream(stream)
 
 
@@ -378,6 +428,10 @@ class _Place(NamedTuple):
     def put(self, value: Tensor) -> None:
         """Copy a value into the original tensor, and put that back in its place."""
         self.tensor.copy_(value)
+        self.put_back()
+
+    def put_back(self) -> None:
+        """Put the original tensor back in its place."""
         if isinstance(self.holder, dict):
             self.holder[self.name] = self.tensor
         else:
