@@ -32,7 +32,7 @@ def row_loss(
         new: Compute L_n instead: e_ii = 0, the mean counts twice, and ℓ_{i,π(i)} is added for the
             other view π(i) of row i.
     """
-    loss: Tensor = _RowLoss.apply(similarity, labels, temperature, new)  # type: ignore[no-untyped-call]
+    loss: Tensor = _RowLoss.apply(similarity, labels, temperature, new)
     return loss
 
 

@@ -5,6 +5,7 @@ Shim et al., "Online Class-Incremental Continual Learning with Adversarial Shapl
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -86,6 +87,10 @@ class ASER(Method[ASERSettings]):
         self.minimise(terms)
         self.update_memory(batch.images, batch.labels)
         return terms
+
+    def course(self) -> Hashable:
+        """The number of classes to sample from."""
+        return len(self.progress.seen)
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of replayed and new images in one forward pass, except where there is no label."""
