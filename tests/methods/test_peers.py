@@ -131,7 +131,8 @@ def test_both_learners_recall_what_is_stored_with_an_image() -> None:
 
 @pytest.mark.parametrize("name", ["gsa-ccldc", "hpcr-ccldc", "mose-gwm"])
 def test_classes_and_steps_are_counted_once_for_both_learners(name: str) -> None:
-    learned = learner(name, learning_rate=5e-3, **{"projection": 16} if "mose" in name else {})
+    changes: dict[str, Any] = {"projection": 16} if "mose" in name else {}
+    learned = learner(name, learning_rate=5e-3, **changes)
     train = stepper(learned)
     for batch in (*batches(3), *batches(2, start=10)):
         train.step(batch)
@@ -141,7 +142,7 @@ def test_classes_and_steps_are_counted_once_for_both_learners(name: str) -> None
         if hasattr(each, "known"):
             assert each.known.seen.tolist() == [True] * 4
             assert each.known.old.tolist() == [True, True, False, False]
-    restored = learner(name, learning_rate=5e-3, **{"projection": 16} if "mose" in name else {})
+    restored = learner(name, learning_rate=5e-3, **changes)
     stepper(restored).load_state_dict(train.state_dict())
     assert restored.peer.memory is restored.memory
     assert torch.equal(restored.memory.labels, learned.memory.labels)

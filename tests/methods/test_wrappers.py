@@ -24,7 +24,13 @@ from tests.methods.learners import DATA, batches, learner, refused, stepper, wat
 
 ROTATED = {"rotations": 4}
 QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
-ADDED = ("mkd", "chain", "ccldc", "gwm")
+TAUGHT = {"teacher_rate": 0.1, "teacher_weight": 2.0}
+ADDED: list[tuple[str, dict[str, Any]]] = [
+    ("mkd", TAUGHT),
+    ("chain", {}),
+    ("ccldc", {}),
+    ("gwm", {}),
+]
 """Wrappers that add a loss of new and replayed images."""
 OTHERS = [
     *(
@@ -43,13 +49,13 @@ PEERS = [
     ("er-chain", QUICK),
     ("er-ccldc", QUICK),
     ("er-gwm", QUICK),
-    *((f"{base}-{wrapper}", QUICK) for base in ("derpp", "erace") for wrapper in ADDED),
-    *((f"gsa-{wrapper}", FASTER) for wrapper in ADDED),
-    *((f"hpcr-{wrapper}", FASTER) for wrapper in ADDED),
-    *((f"mose-{wrapper}", SMALL) for wrapper in ADDED),
+    *((f"{base}-{name}", {**QUICK, **more}) for base in ("derpp", "erace") for name, more in ADDED),
+    *((f"{base}-{name}", {**FASTER, **more}) for base in ("gsa", "hpcr") for name, more in ADDED),
+    *((f"mose-{name}", {**SMALL, **more}) for name, more in ADDED),
+    ("onpro-chain-gwm", {**SMALL, **ROTATED}),
     *(
-        (f"onpro-{wrappers}", {**SMALL, **ROTATED})
-        for wrappers in ("chain-mkd", "mkd-gwm", "chain-gwm", "mkd-ccldc")
+        (f"onpro-{name}", {**SMALL, **ROTATED, **TAUGHT})
+        for name in ("chain-mkd", "mkd-gwm", "mkd-ccldc")
     ),
 ]
 

@@ -71,6 +71,7 @@ class GWM(Peers[GWMSettings]):
 
     def __init__(self, settings: GWMSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.learns_new_by_replay_only &= settings.student_rivals == "none"
         self.average = MovingAverage(self.network, settings.average_rate)
         kinds = ScrAugmentation(), RandAugmentation(number=3, magnitude=15)
         self.augmentations = [OnPixels(kind, context.normalise) for kind in kinds]

@@ -67,6 +67,7 @@ class MKD(AddedLoss[MKDSettings]):
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.learns_new_by_replay_only &= settings.taught_rivals == "none"
         rate = settings.teacher_rate
         # So small at first that its outputs are nearly uniform (official code).
         self.momentum_teacher = MovingAverage(self.network, rate, start=rate / (1 - rate))

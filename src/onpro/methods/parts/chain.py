@@ -96,6 +96,7 @@ class ChainLoss(AddedLoss[ChainSettings]):
 
     def __init__(self, settings: ChainSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.learns_new_by_replay_only &= settings.chain_rivals == "none"
         crop = ScrAugmentation(area=(0.6, 1.0), jitter=ColorJitter(probability=0.0), gray=0.0)
         harder = RandAugmentation(settings.operations, settings.magnitude, settings.operations_per)
         self.chain = [OnPixels(step, context.normalise) for step in (crop, harder, harder)]
