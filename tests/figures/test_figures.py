@@ -175,10 +175,11 @@ def test_labels_of_points_do_not_overlap() -> None:
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
-def test_shared_time_is_marked() -> None:
+@pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
+def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
-    alone.result["shared_by"] = 1
-    beside.result["shared_by"] = 3
+    alone.result.update(shared_by=1, gpu_processes=None)
+    beside.result.update(sharing)
     alone.result["train_seconds"], beside.result["train_seconds"] = 10.0, 20.0
     shown = [text.get_text() for text in drawn("time", [alone, beside]).axes[0].texts]
     assert [text.split(" s,")[0].strip() for text in shown if "shared" in text] == ["20"]
@@ -346,7 +347,7 @@ def test_measured_values_stand_beside_those_of_the_paper(width: Width) -> None:
     titles = [axes.get_title("left").replace("\u00a0", " ") for axes in (first, second)]
     assert titles == ["cifar10, M = 100", "cifar10, M = 200"]
     assert [text.get_text() for text in first.get_yticklabels()] == ["ER", "OnPro"]
-    points = [[line.get_xydata().tolist() for line in axes.lines] for axes in figure.axes]
+    points = [[np.asarray(line.get_xydata()).tolist() for line in a.lines] for a in figure.axes]
     assert points[0] == [[[56.0, 1.0]], [[57.8, 1.0]]]
     assert sorted(points[1]) == [[[20.9, 0.0]], [[25.5, 0.0]], [[63.0, 1.0]], [[65.5, 1.0]]]
     left, right = first.get_xlim()

@@ -5,6 +5,7 @@ Shim et al., "Online Class-Incremental Continual Learning with Adversarial Shapl
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,7 @@ class ASERSettings(ReplaySettings):
 class ASER(Method[ASERSettings]):
     """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""
 
-    has_one_loss = True
+    takes_added_terms = True
 
     def __init__(self, settings: ASERSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -82,10 +83,14 @@ class ASER(Method[ASERSettings]):
         """One optimizer step on retrieved and new images together, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.retrieve(batch.images, batch.labels)
-        terms = self.terms(new, old)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         self.update_memory(batch.images, batch.labels)
         return terms
+
+    def course(self) -> Hashable:
+        """The number of classes to sample from."""
+        return len(self.progress.seen)
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of replayed and new images in one forward pass, except where there is no label."""

@@ -15,7 +15,6 @@ from onpro.data import find, load
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.methods import Context, method
-from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
@@ -37,6 +36,7 @@ from onpro.training import (
 )
 from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
 from onpro.training.device import deterministic_mode, pick_precision
+from onpro.training.engine import fuses
 
 LOG = logging.getLogger(__name__)
 
@@ -132,8 +132,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         seed=config.seed,
         device=device,
         precision=precision,
-        fused=engine == "graph"
-        and fused_kernels_work(device, AUTOCAST[precision] or torch.float32),
+        fused=fuses(engine, device, precision),
     )
     learner = kind(config.settings, context)
     pretrained = pretrained_part(learner.network)
