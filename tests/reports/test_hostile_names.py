@@ -148,7 +148,7 @@ def strings(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "figure", [name for name in FIGURES if name not in ("attention", "features", "replay")]
+    "figure", [name for name in FIGURES if name not in ("attention", "features", "paper", "replay")]
 )
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_figures(tmp_path: Path, figure: str, ending: str) -> None:

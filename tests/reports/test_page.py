@@ -46,7 +46,7 @@ def embedded(text: str) -> Any:
 
 @pytest.fixture(scope="module")
 def stored() -> list[Finished]:
-    return read_runs([ROOT / "results" / "cifar10"])
+    return read_runs([ROOT / "results" / "cifar10.jsonl"])
 
 
 def test_all_sections_are_there_and_nothing_is_fetched(stored: list[Finished]) -> None:

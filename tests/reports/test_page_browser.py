@@ -343,9 +343,9 @@ def test_two_thousand_runs_open_at_once(browser: Any, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def stored_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of stored results: several data sets, memories, precisions, settings; n from 1."""
-    folders = ("cifar10", "cifar10-precision", "cifar100", "tuned")
+    files = ("cifar10.jsonl", "cifar10-precision.jsonl", "cifar100.jsonl", "tuned")
     path = tmp_path_factory.mktemp("stored") / "report.html"
-    path.write_text(page(found(read_runs([ROOT / "results" / folder for folder in folders]))))
+    path.write_text(page(found(read_runs([ROOT / "results" / file for file in files]))))
     return path
 
 

@@ -12,13 +12,13 @@ from onpro.methods import settings_for
 from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
 from onpro.methods.settings import PRETRAINED
-from onpro.runs import RunConfig, read_config
-from onpro.runs.config import KEEPING, digest
+from onpro.runs import RunConfig, read_config, read_runs
+from onpro.runs.config import KEEPING, digest, parse_config
 from onpro.runs.files import write_json
 from onpro.runs.result import describe
 from onpro.streams import Blurry
 
-RESULTS = Path(__file__).parents[2] / "results" / "cifar10"
+RESULTS = Path(__file__).parents[2] / "results" / "cifar10.jsonl"
 CONFIG = RunConfig(method="onpro", settings=OnProSettings())
 
 OTHERS: dict[str, Any] = {
@@ -73,11 +73,11 @@ def test_every_field_is_in_the_hash_but_the_seed_the_recipe_and_the_place() -> N
     assert known - set(OTHERS) == elsewhere | only_with_cues | only_if_pretrained
 
 
-@pytest.mark.parametrize("folder", sorted(RESULTS.glob("onpro-*")), ids=lambda folder: folder.name)
-def test_stored_runs_keep_their_folders(folder: Path) -> None:
-    config = read_config(folder)
-    assert config.folder == folder.name
-    assert not config.deterministic
+def test_stored_runs_keep_their_names() -> None:
+    for run in read_runs([RESULTS]):
+        config = parse_config(run.config)
+        assert config.folder == run.folder.name
+        assert not config.deterministic
 
 
 def test_a_deterministic_run_is_read_back(tmp_path: Path) -> None:

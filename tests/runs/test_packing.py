@@ -195,7 +195,7 @@ def test_the_command_packs_and_other_commands_read(
         (["pack", "x.jsonl"], "name a file and runs"),
         (["pack", "x.json", "runs"], "must end in .jsonl"),
         (["pack", "gone/x.jsonl", "runs"], "there is no folder gone"),
-        (["pack", "x.jsonl", "gone"], "there is no file or folder gone"),
+        (["pack", "x.jsonl", "gone"], "there is no folder or file gone"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -95,7 +95,7 @@ def read_runs(paths: Iterable[Path], *, skipped: Skipped = warn) -> list[Finishe
     places = list(paths)
     for path in places:
         if not path.exists() and not _is_packed(path.parent):
-            raise UserError(f"there is no file or folder {path}.")
+            raise UserError(f"there is no folder or file {path}.")
         for place, run in _runs_at(path):
             if isinstance(run, str):
                 skipped(place, run)
