@@ -13,7 +13,7 @@ import torch
 from onpro import OnlineClassifier
 from onpro.methods import method, methods
 from onpro.training.device import deterministic_mode
-from onpro.training.engine import CapturedStep
+from onpro.training.engine import CapturedStep, Engine
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,16 +69,21 @@ def test_steps_are_replayed_between_new_classes_forgetting_and_odd_batches(
     images, labels = photos(90)
     replays: list[int] = []
     replay: Any = CapturedStep.replay
-    monkeypatch.setattr(
-        CapturedStep, "replay", lambda step, batch: (replays.append(1), replay(step, batch))[1]
-    )
 
-    def learned(engine: str) -> Any:
+    def counted(step: CapturedStep, batch: Any) -> Any:
+        replays.append(1)
+        return replay(step, batch)
+
+    monkeypatch.setattr(CapturedStep, "replay", counted)
+
+    def learned(engine: Engine) -> Any:
         clf = OnlineClassifier(name, memory=30, device="cuda", encoder="slim", precision="fp32")
         for start in range(0, 90, 15):  # batches of 10 and 5
             chosen = slice(start, start + 15)
             clf.partial_fit(images[chosen], labels[chosen] + (start >= 60))
-            clf._model.stepper.use(engine) if start == 0 else None
+            if start == 0:
+                assert clf._model is not None
+                clf._model.stepper.use(engine)
             if start == 30:
                 clf.forget(0)
         for _ in range(4):

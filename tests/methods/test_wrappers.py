@@ -39,7 +39,19 @@ OTHERS = [
     ),
     *(
         (f"{base}-kd", {})
-        for base in ("aser", "dvc", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+        for base in (
+            "aser",
+            "derpp",
+            "dvc",
+            "erace",
+            "gsa",
+            "gss",
+            "hpcr",
+            "mir",
+            "mose",
+            "pcr",
+            "scr",
+        )
     ),
     ("er-rot-kd", ROTATED),
 ]

@@ -30,7 +30,7 @@ class Operations(TorchDispatchMode):
     paused = False
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.noted: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -219,9 +219,8 @@ def test_a_step_that_cannot_be_captured_is_computed_eagerly_where_that_is_allowe
     assert equal(lenient.method.state_dict(), plain.method.state_dict())
     strict.step(batches[0])
     strict.step(batches[1])
-    strict.step(batches[2])
     with pytest.raises(UserError, match="cannot be captured"):
-        strict.step(batches[3])
+        strict.step(batches[2])
 
 
 def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batches(
@@ -240,7 +239,7 @@ def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batch
             chosen = order[start : start + 25]
             known = chosen[labels[chosen] <= position]  # a class appears with every call
             clf.partial_fit(images[known], labels[known])
-            clf._model.method.memory.samples_by_key = True
+            clf.method_.memory.samples_by_key = True
             if position == 5:
                 clf.forget(1)
             clf.predict(images[:2])

@@ -31,14 +31,16 @@ def trained(name: str, engine: Engine, device: torch.device) -> Trainer:
     return trainer
 
 
-def untrained(name: str, engine: Engine, device: torch.device, *, fused: bool = False) -> Trainer:
+def untrained(
+    name: str, engine: Engine, device: torch.device, *, fused: bool = False, memory: int = 40
+) -> Trainer:
     data = tiny()
     stream = ClassIncremental(data, 3, device=device)
     context = Context(
         data.image_shape,
         Normalise(data.mean, data.std),
         num_classes=stream.num_classes,
-        memory=40,
+        memory=memory,
         device=device,
         fused=fused,
     )
@@ -84,6 +86,27 @@ def test_a_graph_computes_what_single_operations_do(name: str) -> None:
     eager, graph = trained(name, "eager", device), trained(name, "graph", device)
     assert vars(graph.method.progress) == vars(eager.method.progress)
     assert graph.accuracy == eager.accuracy
+    assert same_state(graph.method, eager.method)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("name", ["er", "derpp", "mir", "ocm", "onpro", "pcr", "scr", "er-mkd"])
+def test_a_graph_replays_steps_while_the_memory_fills(name: str) -> None:
+    """The memory is full in the middle of the second of three tasks."""
+    device = torch.device("cuda")
+    eager, graph = (untrained(name, kind, device, memory=190) for kind in ("eager", "graph"))
+    with deterministic_mode(device):
+        for batch in eager.stream:
+            eager.stepper.step(batch)
+        replays = 0
+        for batch in graph.stream:
+            graph.stepper.step(batch)
+            learn = graph.stepper._learn
+            assert isinstance(learn, GraphEngine)
+            if graph.method.memory.free:
+                replays = learn._replays
+    assert replays > 3
     assert same_state(graph.method, eager.method)
 
 

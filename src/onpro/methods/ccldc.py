@@ -7,10 +7,10 @@ before, and each peer learns what the other makes of the harder view.
 from typing import Any
 
 from onpro.methods.base import Labelled, Terms
-from onpro.methods.parts import chain
 from onpro.methods.parts.chain import ChainLoss, ChainSettings
 from onpro.methods.parts.peers import Peers
 from onpro.methods.registry import register_wrapper
+from onpro.recipes import CHAIN, CHAIN_DATA, CHAIN_ON_SHORT_STREAMS
 
 
 @register_wrapper(
@@ -21,9 +21,9 @@ from onpro.methods.registry import register_wrapper
     year=2024,
     inference="linear head, mean of two learners",
     images_per_step="twice as many, and 592",
-    bases=chain.BASES,
-    data=chain.DATA,
-    bases_on=chain.BASES_ON,
+    bases=CHAIN,
+    data=CHAIN_DATA,
+    bases_on=CHAIN_ON_SHORT_STREAMS,
 )
 class CCLDC(ChainLoss, Peers[ChainSettings]):
     """L + w·Σ_s CE(a(x_s)) + λ·[Σ_{s<3} KL(b(x_{s+1})→a(x_s)) + KL(b(x₃)→a(x₃))], of each peer."""

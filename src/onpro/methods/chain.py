@@ -7,9 +7,9 @@ and the learner distils what it makes of the harder view into the easier one.
 from typing import Any
 
 from onpro.methods.base import Labelled, Terms
-from onpro.methods.parts import chain
 from onpro.methods.parts.chain import ChainLoss, ChainSettings
 from onpro.methods.registry import register_wrapper
+from onpro.recipes import CHAIN, CHAIN_DATA, CHAIN_ON_SHORT_STREAMS
 
 
 @register_wrapper(
@@ -19,9 +19,9 @@ from onpro.methods.registry import register_wrapper
     paper="Improving Plasticity in Online Continual Learning via Collaborative Learning",
     year=2024,
     images_per_step="296 more",
-    bases=chain.BASES,
-    data=chain.DATA,
-    bases_on=chain.BASES_ON,
+    bases=CHAIN,
+    data=CHAIN_DATA,
+    bases_on=CHAIN_ON_SHORT_STREAMS,
 )
 class Chain(ChainLoss):
     """L + w·Σ_s CE(x_s) + λ·[Σ_{s<3} KL(x_{s+1}→x_s) + KL(x₃→x₃)]; the last KL is 0."""

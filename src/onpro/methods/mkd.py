@@ -15,6 +15,7 @@ from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings, require
 from onpro.nn.average import MeanNetwork, MovingAverage
 from onpro.nn.network import Network
+from onpro.recipes import SHORT_STREAMS, on
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,21 @@ class MKDSettings(Settings):
     year=2024,
     inference="linear head, mean of the network's weights and their moving average",
     images_per_step="148 more, and 74 through the average",
-    bases={"er": {"optimizer": "adam", "learning_rate": 5e-4}},
+    bases={
+        "er": {"optimizer": "adam", "learning_rate": 5e-4},
+        "derpp": {
+            "optimizer": "adam",
+            "learning_rate": 1e-4,
+            "logit_weight": 0.2,
+            "label_weight": 1.0,
+        },
+        "gsa": {"learning_rate": 5e-4, "weight_decay": 0.0},
+    },
+    # A faster average, and less of it, where there are some hundred steps (ours).
+    data=on(SHORT_STREAMS, teacher_rate=0.1, teacher_weight=2.0),
+    bases_on={
+        (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
+    },
 )
 class MKD(AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.

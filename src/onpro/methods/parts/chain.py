@@ -13,7 +13,6 @@ from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.added import AddedLoss, of_each
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.settings import Settings
-from onpro.recipes import SHORT_STREAMS, Values
 
 
 @dataclass(frozen=True)
@@ -50,41 +49,6 @@ class ChainSettings(Settings):
         super().check()
         self.require_at_least(0, "chain_ce_weight", "chain_weight", "operations")
         self.require_between(0, 30, "magnitude")
-
-
-BASES: dict[str, Values] = {
-    "er": {
-        "optimizer": "adamw",
-        "learning_rate": 5e-4,
-        "weight_decay": 1e-4,
-        "augmentation": "scr",
-        "chain_weight": 2.0,
-    },
-    "erace": {"chain_rivals": "batch", "separate_chains": True},
-    "derpp": {
-        "optimizer": "adamw",
-        "learning_rate": 5e-4,
-        "weight_decay": 1e-4,
-        "logit_weight": 0.2,
-        "label_weight": 1.0,
-    },
-    "gsa": {"learning_rate": 5e-4, "betas": (0.9, 0.999), "views": "mirrored"},
-    "ocm": {"chain_ce_weight": 0.25, "chain_weight": 4.0},
-    "onpro": {"chain_ce_weight": 0.25},
-}
-"""Values for methods, from the official code."""
-
-BASES_ON: dict[tuple[str, str], Values] = {
-    (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
-}
-"""Values for methods on short streams (ours)."""
-
-DATA: dict[str, Values] = {
-    "tinyimagenet": {"operations": 1, "magnitude": 11},
-    "imagenet100": {"magnitude": 11},
-    "imagenet1k": {"magnitude": 11},
-}
-"""Values for data sets, from the official code."""
 
 
 class ChainLoss(AddedLoss[ChainSettings]):
