@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def load_runs(*folders: str | Path) -> "pd.DataFrame":
-    """Load the finished runs at any depth below some folders, one row each.
+    """Load the finished runs in packed files and at any depth below folders, one row each.
 
     Columns are the fields of `result.json` that hold one value, the path of the run as `run`, its
     settings as `settings.NAME`, its kind of stream as `stream` and the settings of that as
