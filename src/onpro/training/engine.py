@@ -265,7 +265,8 @@ class GraphPool:
 
     def free_others(self) -> None:
         """Free memory that no tensor and no graph uses."""
-        torch.cuda.empty_cache()
+        with _capturing:  # another thread may be capturing
+            torch.cuda.empty_cache()
 
 
 class CapturedStep:
