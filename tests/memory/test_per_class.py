@@ -162,3 +162,15 @@ def test_a_state_is_taken_over() -> None:
 def test_a_memory_without_slots_is_refused() -> None:
     with pytest.raises(UserError, match="at least 1"):
         empty(0)
+
+
+def test_a_step_is_not_repeated_while_the_host_still_counts() -> None:
+    """Seven slots are six for two classes, but seven for one or seven classes."""
+    memory = empty(7)
+    feed = Feed(memory)
+    feed(0, 0, 0, 1, 1, 1)
+    phases = [memory.phase]
+    for _ in range(3):
+        feed(0)
+        phases.append(memory.phase)
+    assert phases[0] != phases[1] == phases[2] == phases[3]

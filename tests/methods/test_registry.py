@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from onpro import validation
-from onpro.classifier import OWN
 from onpro.cli.run import GROUPS
 from onpro.errors import UserError
+from onpro.image_classifier import OWN
 from onpro.methods import data_values, method, methods, recipes, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
 from onpro.recipes import Recipe

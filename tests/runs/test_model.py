@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +20,7 @@ import torch
 from onpro import OnlineClassifier
 from onpro.errors import UserError
 from onpro.files import replacing
+from onpro.image_classifier import ImageClassifier
 from onpro.methods import methods, settings_for
 from onpro.restoring import same
 from onpro.runs import Interrupted, RunConfig, finished_in, prepare, read_config, run_in
@@ -26,6 +29,28 @@ from onpro.training import Trainer, statefile
 from tests.tiny_runs import ER, lasting
 
 KEPT = replace(ER, model="network")
+
+
+TRAIN_AND_SAVE = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from onpro.runs import run_in
+from tests.tiny_runs import ER
+
+folder = Path(sys.argv[1])
+run_in(folder, replace(ER, model="network"))
+assert (folder / "model.onpro").exists()
+assert "sklearn" not in sys.modules
+"""
+
+
+@pytest.mark.thorough
+def test_a_run_does_not_import_scikit_learn(tmp_path: Path) -> None:
+    """The import takes as long as that of torch."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", TRAIN_AND_SAVE, str(tmp_path / "run")]
+    subprocess.run(command, check=True, cwd=root)
 
 
 def images_of(trainer: Trainer) -> Any:
@@ -203,7 +228,7 @@ def test_a_model_that_no_classifier_takes_over_ends_no_run(
     def refuse(*given: Any) -> None:
         raise ValueError("the method's parts")
 
-    monkeypatch.setattr(OnlineClassifier, "from_state", refuse)
+    monkeypatch.setattr(ImageClassifier, "from_state", refuse)
     with caplog.at_level(logging.WARNING):
         done = run_in(tmp_path / "run", KEPT)
     assert "the model of er is not kept: the method's parts" in caplog.text

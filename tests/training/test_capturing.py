@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onpro import OnlineClassifier, classifier
+from onpro import OnlineClassifier, image_classifier
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.errors import UserError
@@ -232,7 +232,7 @@ def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batch
     order = np.random.default_rng(0).permutation(len(labels))
 
     def learned(engine_name: str) -> tuple[Any, int]:
-        monkeypatch.setattr(classifier, "pick_engine", lambda *_: engine_name)
+        monkeypatch.setattr(image_classifier, "pick_engine", lambda *_: engine_name)
         monkeypatch.setattr(StandIn, "runs", 0)
         clf = OnlineClassifier("er", memory=30, device="cpu", replay_batch=8)
         for position, start in enumerate(range(0, 200, 25)):  # batches of 10, 10 and 5

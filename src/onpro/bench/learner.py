@@ -21,7 +21,7 @@ from onpro.runs.runner import prepare
 from onpro.streams import Batch
 
 WARM_UP = 3
-"""Steps until an engine is at its speed: a graph is recorded at the second."""
+"""Steps until an engine is at its speed: a graph is captured at the second."""
 
 
 class Learner:
@@ -59,7 +59,7 @@ class Learner:
     def enter(self, task: int) -> None:
         """Go to the middle of a task, as if earlier ones had been learned, with a full memory."""
         method, device = self.method, self.method.context.device
-        with self.footprint.watch():  # a run, too, frees the last task's recording first
+        with self.footprint.watch():  # as a run frees the graph of the last task
             self._stepper.use("eager")
         with self.here(), self.footprint.watch():
             tasks = self._stream.task_classes

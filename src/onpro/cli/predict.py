@@ -16,7 +16,7 @@ from onpro.errors import UserError
 from onpro.text import visible, written
 
 if TYPE_CHECKING:
-    from onpro.classifier import OnlineClassifier
+    from onpro.image_classifier import ImageClassifier
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _load(run: Path, device: str) -> "OnlineClassifier":
-    from onpro.classifier import OnlineClassifier
+def _load(run: Path, device: str) -> "ImageClassifier":
     from onpro.fitted import MODEL_FILE
+    from onpro.image_classifier import ImageClassifier
 
     if not (run / "result.json").exists():
         raise UserError(f"{run} is not finished: resume it with onpro resume, then predict.")
@@ -101,7 +101,7 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
         )
     try:
         # The precision is that of training; predictions are always fp32.
-        classifier = OnlineClassifier.from_run(run, device=device, precision="fp32")
+        classifier = ImageClassifier.from_run(run, device=device, precision="fp32")
     except (OSError, ValueError) as error:
         raise UserError(f"{str(error).rstrip('.')}.") from error
     if classifier.image_size is None:
@@ -113,7 +113,7 @@ def _load(run: Path, device: str) -> "OnlineClassifier":
 
 
 def _classify(
-    classifier: "OnlineClassifier", files: Sequence[Path], problems: list[str]
+    classifier: "ImageClassifier", files: Sequence[Path], problems: list[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the class of each image and its probability; add unreadable ones to the problems."""
     import torch

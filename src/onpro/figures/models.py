@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onpro.classifier import OnlineClassifier
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.fitted import MODEL_FILE
+from onpro.image_classifier import ImageClassifier
 from onpro.methods.registry import AnyMethod
 from onpro.nn import without_weights
 from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_config
@@ -96,6 +96,6 @@ def _method(
         load_network(path, method)
         return method
     try:
-        return OnlineClassifier.from_run(folder, device="cpu", precision="fp32").method_
+        return ImageClassifier.from_run(folder, device="cpu", precision="fp32").method_
     except (OSError, ValueError) as error:
         raise UserError(f"{str(error).rstrip('.')}.") from error

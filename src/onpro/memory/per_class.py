@@ -88,8 +88,8 @@ class PerClassMemory:
 
     @property
     def phase(self) -> Hashable:
-        """Host-side state that determines the shapes of a training step."""
-        return tuple(self.classes), self.max_stored
+        """Host-side state that determines the shapes of this step and of later ones."""
+        return tuple(self.classes), self._arrived
 
     def update(
         self, images: Tensor, labels: Tensor, classes: Sequence[int], generator: torch.Generator

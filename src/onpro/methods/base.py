@@ -113,8 +113,8 @@ class Method(ABC, Generic[S]):
 
     predicts_from_memory: ClassVar[bool] = False
     """Whether predictions need the stored images, as the nearest class mean does."""
-    is_recordable: bool = True
-    """Whether a GPU can record a step, which then must not wait for the device."""
+    is_capturable: bool = True
+    """Whether a step can be captured as a CUDA graph; it must not wait for the device then."""
     learns_new_by_replay_only: bool = False
     """Whether the classifier meets new classes of later tasks only in replayed images."""
     takes_added_terms: ClassVar[bool] = False
@@ -200,7 +200,7 @@ class Method(ABC, Generic[S]):
 
         Everything is computed on the device, without host–device sync. What is decided on the host
         depends on settings, `progress`, the network's classes, the memory's fill and the learning
-        rate alone, but not on `progress.steps`: then a GPU can record a step and replay it.
+        rate alone, but not on `progress.steps`: then a GPU can capture a step and replay it.
         """
 
     def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:

@@ -4,7 +4,7 @@ Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simpl
 NeurIPS 2020.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,10 @@ class DERpp(Method[DERppSettings]):
             logits=torch.stack(logits).mean(dim=0),
         )
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, replay: Sequence[Replay], logits: list[Tensor]) -> Terms:
         """The terms of the loss, each of a forward pass of its own.

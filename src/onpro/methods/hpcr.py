@@ -4,7 +4,7 @@ Lin et al., "HPCR: Holistic Proxy-based Contrastive Replay for Online Continual 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -127,6 +127,10 @@ class HPCR(Method[HPCRSettings]):
         )
         self.task_steps.advance()
         return terms
+
+    def course(self) -> Hashable:
+        """Whether there is an earlier task."""
+        return self.progress.task > 0
 
     def sample_stored(self) -> Replay:
         """A random replay batch with its stored logits and features."""

@@ -177,7 +177,7 @@ class OnPro(Method[OnProSettings]):
         self.memory = self.make_memory()
         self.contrast = RotationContrast(settings, context, self.network, self.random)
         self.learns_new_by_replay_only = settings.cross_entropy == "replay"
-        self.is_recordable = settings.pair_rounding == "exact"  # else it waits for the device
+        self.is_capturable = settings.pair_rounding == "exact"  # else it waits for the device
         classes: int = self.network.classes
         device = context.device
         dimension = settings.projection or self.network.encoder.out_features

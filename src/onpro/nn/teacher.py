@@ -89,7 +89,7 @@ class Teacher:
 
 def widen(network: Network, outputs: int) -> None:
     """Give every classifier of a frozen network as many outputs; new ones are overwritten next."""
-    if outputs <= network.classifier.out_features:  # a recorded step cannot make a generator
+    if outputs <= network.classifier.out_features:  # a captured step cannot make a generator
         return
     generator = torch.Generator(network.classifier.weight.device)
     for classifier in network.classifiers():

@@ -14,6 +14,7 @@ from typing import Any
 
 from onpro.errors import UserError
 from onpro.files import PRIVATE_FILE
+from onpro.image_classifier import ImageClassifier
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.methods.registry import AnyMethod
@@ -33,12 +34,10 @@ def save_model(path: Path, config: RunConfig, trainer: Trainer) -> None:
     A method whose state a classifier cannot take over ends no run: a warning says so, and there is
     no file.
     """
-    from onpro.classifier import OnlineClassifier  # imports scikit-learn
-
     keep_memory = config.model == "memory" or trainer.method.predicts_from_memory
     try:
         learned = _learned(trainer, keep_memory=keep_memory)
-        classifier = OnlineClassifier.from_state(_params(config, trainer), learned)
+        classifier = ImageClassifier.from_state(_params(config, trainer), learned)
     except (LookupError, RuntimeError, TypeError, UserError, ValueError) as error:
         LOG.warning("the model of %s is not kept: %s", config.method, str(error).rstrip("."))
         return

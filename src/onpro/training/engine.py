@@ -58,7 +58,7 @@ def build_engine(name: Engine, method: AnyMethod, step: Step, *, lenient: bool =
         step: Its step.
         lenient: Whether steps that cannot be captured are computed eagerly instead of refused.
     """
-    if name == "graph" and method.is_recordable:
+    if name == "graph" and method.is_capturable:
         return GraphEngine(method, step, lenient=lenient)
     if name == "compile":
         # Forward passes of a step differ in size, and so do steps while the memory fills.
@@ -265,7 +265,8 @@ class GraphPool:
 
     def free_others(self) -> None:
         """Free memory that no tensor and no graph uses."""
-        torch.cuda.empty_cache()
+        with _capturing:  # another thread may be capturing
+            torch.cuda.empty_cache()
 
 
 class CapturedStep:
