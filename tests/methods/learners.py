@@ -30,6 +30,7 @@ WRAPPED = (
     "er-chain",
     "er-ccldc",
     "er-gwm",
+    "er-repeat",
     "derpp-mkd",
     "derpp-ccldc",
     "erace-ccldc",

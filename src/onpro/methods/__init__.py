@@ -24,6 +24,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     onpro,
     pass_,
     pcr,
+    repeat,
     rot,
     scr,
 )

@@ -83,8 +83,7 @@ class ASER(Method[ASERSettings]):
         """One optimizer step on retrieved and new images together, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.retrieve(batch.images, batch.labels)
-        terms = self.terms(new, old) | self.added_terms(new, old)
-        self.minimise(terms)
+        terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
         self.update_memory(batch.images, batch.labels)
         return terms
 

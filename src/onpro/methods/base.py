@@ -1,7 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -295,6 +295,12 @@ class Method(ABC, Generic[S]):
         count_images(len(images))
         with self.network.evaluating():
             return self.network.encoder(images.contiguous(memory_format=self.context.layout))
+
+    def descend(self, loss: Callable[[], Terms]) -> Terms:
+        """Compute a loss and take one optimizer step down its gradient; return its terms."""
+        terms = loss()
+        self.minimise(terms)
+        return terms
 
     def minimise(self, terms: Terms) -> None:
         """One optimizer step down the gradient of the sum of the terms, if there are any."""

@@ -46,8 +46,7 @@ class ER(Method[ERSettings]):
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
-        terms = self.terms(new, old) | self.added_terms(new, old)
-        self.minimise(terms)
+        terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 

@@ -105,8 +105,8 @@ class GSA(Method[GSASettings]):
         self.known.meet(batch.labels)
         batch_set = Labelled(self.normalise(batch.images), batch.labels)
         new = self.new_set(batch_set)
-        terms = self.terms(new, self.mixed_set(new)) | self.added_terms(batch_set)
-        self.minimise(terms)
+        mixed = self.mixed_set(new)
+        terms = self.descend(lambda: self.terms(new, mixed) | self.added_terms(batch_set))
         self.task_steps.advance()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms

@@ -73,8 +73,7 @@ class GSS(Method[GSSSettings]):
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
-        terms = self.terms(new, old) | self.added_terms(new, old)
-        self.minimise(terms)
+        terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
         self.network.eval()
         if self.memory.free:
             self.fill_memory(batch.images, batch.labels)

@@ -128,8 +128,8 @@ class MOSE(Method[MOSESettings]):
         terms: Terms = {}
         if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
-            terms = self.terms(self.new_set(new), self.balanced_set(new)) | self.added_terms(new)
-            self.minimise(terms)
+            sets = self.new_set(new), self.balanced_set(new)
+            terms = self.descend(lambda: self.terms(*sets) | self.added_terms(new))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 

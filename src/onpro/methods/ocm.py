@@ -68,8 +68,7 @@ class OCM(Method[OCMSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         first, classes = self.progress.task == 0, len(self.progress.seen)
         old = self.sample_replay(0 if first else self.settings.replay_size(classes))
-        terms = self.terms(new, old) | self.added_terms(new, old)
-        self.minimise(terms)
+        terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 

@@ -191,8 +191,9 @@ class OnPro(Method[OnProSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.replay_count)
         mixed = self.mixed_replay(old)
-        terms = self.terms(new, old, mixed) | self.added_terms(new, old, mixed)
-        self.minimise(terms)
+        terms = self.descend(
+            lambda: self.terms(new, old, mixed) | self.added_terms(new, old, mixed)
+        )
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 

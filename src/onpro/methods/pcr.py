@@ -86,8 +86,7 @@ class PCR(Method[PCRSettings]):
         if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
             old = self.sample_replay(self.settings.replay_batch)
-            terms = self.terms(new, old) | self.added_terms(new, old)
-            self.minimise(terms)
+            terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 

@@ -250,7 +250,7 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         "about": about,
         "settings_type": both,
         "wrapped": base.cls,
-        "has_plain_loss": False,
+        "has_plain_loss": base.cls.has_plain_loss and wrapper.keeps_loss,
     }
     return Entry(type(name, (wrapper, base.cls), given), data, base.recipes, values)
 

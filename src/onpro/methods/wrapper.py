@@ -13,6 +13,8 @@ class Wrapper(Method[S]):
 
     sees_classes: ClassVar[bool] = False
     """Whether it takes labels as classes, so that no other wrapper may turn them into outputs."""
+    keeps_loss: ClassVar[bool] = False
+    """Whether the loss of a step is that of the wrapped method."""
     is_last: ClassVar[bool] = False
     """Whether no other wrapper can be put in front of it."""
     wrapped: ClassVar[type[Method[Any]]]
