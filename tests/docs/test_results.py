@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["docs/results.md", "docs/streams.md", "results/tuned/README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/leaderboard.md", "docs/results.md", "docs/streams.md", "results/tuned/README.md"]
+)
 def test_stored_results_and_pages_agree(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,10 @@ class ReportOptions:
     """In a page, show features and attention of the networks that runs have kept, which takes some
     seconds for each."""
 
+    leaderboard: bool = False
+    """Rank methods by accuracy in each data set and memory, beside all published values, with
+    training time and images per step; without ablations and settings given by hand."""
+
     compare: bool = False
     """Compare all pairs of rows with the same data set and memory by Welch's test, with Holm's
     correction."""
@@ -143,6 +147,7 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     from onpro.experiments.comparison import compare
     from onpro.experiments.experiment import named_measures
     from onpro.reports import by_stream
+    from onpro.reports.leaderboard import leaderboard, used_sources
     from onpro.reports.tables import comparisons, conditions, results
 
     measures = named_measures(options.measures)
@@ -151,6 +156,11 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
             raise UserError(f"none of these runs has measured '{measure}'.")
     if options.streams:
         return by_stream(experiments)
+    if options.leaderboard:
+        table = leaderboard(experiments, kind)
+        if kind not in ("text", "markdown"):
+            return table
+        return f"{table}\n\n{conditions(experiments)}\n\n{used_sources(experiments)}"
     if options.compare:
         compared = compare(experiments, measures)
         if not compared:
