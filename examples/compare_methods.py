@@ -9,11 +9,13 @@ standard deviation of the accuracy at the end; the figure shows the accuracy aft
 # ruff: noqa: T201 # an example may print
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from onpro.errors import UserError
 from onpro.experiments import Summary
 from onpro.experiments.grouping import found
 from onpro.figures import draw
@@ -64,4 +66,8 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--figure", type=Path, default=Path("comparison.png"))
     torch.set_num_threads(1)  # as the command does: equal results on any number of cores
-    main(**vars(parser.parse_args()))
+    given = vars(parser.parse_args())
+    try:
+        main(**given)
+    except UserError as error:
+        sys.exit(f"compare_methods: {error}")

@@ -11,6 +11,7 @@ birds.png shows a test image of each class, the answer, and what speaks for it (
 
 import argparse
 import random
+import sys
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from PIL import Image, ImageDraw
 from onpro import OnlineClassifier
 from onpro.data.folder import load_folder
 from onpro.data.imageset import ImageSet, Split
+from onpro.errors import UserError
 from onpro.figures.gradcam import gradcam
 from onpro.streams import ClassIncremental
 
@@ -105,15 +107,18 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="folder with a subfolder for each class")
     parser.add_argument("--demo", action="store_true", help="fill the folder with drawings first")
-    parser.add_argument("--method", default="erace")
-    parser.add_argument("--memory", type=int, default=100)
-    parser.add_argument("--image-size", type=int, default=32)
-    parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--method", default="erace", help="a name that `onpro methods` lists")
+    parser.add_argument("--memory", type=int, default=100, help="how many images may be kept")
+    parser.add_argument("--image-size", type=int, default=32, help="side in pixels")
+    parser.add_argument("--batch-size", type=int, default=1, help="images learned together")
     parser.add_argument("--seed", type=int, default=0)
     given = vars(parser.parse_args())
     if given.pop("demo"):
         make_demo(given["folder"])
     torch.set_num_threads(1)  # as the command does: equal results on any number of cores
-    main(**given)
+    try:
+        main(**given)
+    except (UserError, ValueError) as error:
+        sys.exit(f"own_photos: {error}")

@@ -253,3 +253,20 @@ def test_methods_are_compared_and_drawn(tmp_path: Path, capsys: pytest.CaptureFi
         assert drawn.width > 500
     assert main(**given) == first, "finished runs are only read"
     assert "2 runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments", "said"),
+    [
+        ("own_photos", ["nowhere"], "own_photos: the image folder nowhere does not exist"),
+        ("compare_methods", ["--methods", "err"], "compare_methods: there is no method 'err'"),
+    ],
+)
+def test_a_mistake_ends_an_example_with_a_sentence(
+    example: str, arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [example, *arguments])
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    with pytest.raises(SystemExit, match=said):
+        runpy.run_path(str(EXAMPLES / f"{example}.py"), run_name="__main__")

@@ -10,7 +10,7 @@ from onpro.experiments import paper
 from onpro.experiments.grouping import found
 from onpro.experiments.published import published, sources
 from onpro.methods import method, recipes
-from onpro.reports.leaderboard import leaderboard, used_sources
+from onpro.reports.leaderboard import entries, leaderboard, used_sources
 from onpro.runs import Finished
 from tests.reports.test_tables import finished
 
@@ -18,7 +18,7 @@ COST = {"steps": 100, "images_seen": 7400, "shared_by": 3}
 
 
 def board(*runs: Finished) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(leaderboard(found(runs), "json"))
+    rows: list[dict[str, Any]] = json.loads(leaderboard(entries(found(runs)), "json"))
     return rows
 
 
@@ -57,6 +57,13 @@ def test_ablations_and_settings_by_hand_are_left_out() -> None:
     ]
     shown = {row["name"] for row in board(*runs) if row["n"]}
     assert shown == {"er (tuned)"}
+
+
+def test_of_several_precisions_the_one_with_most_runs_is_shown() -> None:
+    runs = [finished("er", seed, 40.0, **COST) for seed in range(2)]
+    other = finished("er", 0, 60.0, precision="bf16", experiment="another", **COST)
+    shown = [(row["name"], row["n"]) for row in board(*runs, other) if row["n"]]
+    assert shown == [("er, fp32", 2)]
 
 
 def test_time_without_a_number_of_runs_at_once_is_told_without() -> None:

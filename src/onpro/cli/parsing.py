@@ -188,7 +188,7 @@ def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> ty
     for option in fields(group):
         hint = hints[option.name]
         text = option.metadata.get("help") or said.get(option.name) or ""
-        source = re.search(r" \(default from ([^():]*)\)(?=\.$)", text)
+        source = re.search(r" \(default (ours|from [^():]*)\)(?=\.$)", text)
         differs = values.get(option.name, option.default) != option.default is not MISSING
         explained = tyro.conf.arg(
             help=text.replace(source[0], "") if source else text,
@@ -208,15 +208,15 @@ def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> ty
 def _default(default: str, *, source: str, given_by: str, usual: Any) -> str:
     """Return what the help says of a default; nothing of an empty one, which the text explains.
 
-    >>> _default("64", source="the paper", given_by="", usual=64)
+    >>> _default("64", source="from the paper", given_by="", usual=64)
     '(default: 64, from the paper)'
-    >>> _default("slim", source="the paper", given_by="digits", usual="resnet18")
+    >>> _default("slim", source="from the paper", given_by="digits", usual="resnet18")
     '(default on digits: slim; else resnet18, from the paper)'
     """
     if default in ("", "''", "None"):
         return ""
     said = f" on {given_by}: {default}; else {usual}" if given_by else f": {default}"
-    return f"(default{said}{source and f', from {source}'})"
+    return f"(default{said}{source and f', {source}'})"
 
 
 def _metavar(option: Field[Any], hint: Any) -> str | None:

@@ -101,7 +101,7 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
     axes.margins(x=0.2, y=0.1)
     if points[-1][0] > 20 * points[0][0]:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.set_xlabel(f"{AXES[x]} (log scale)", color=INK, size=options.font)
     else:
         axes.set_xlim(left=0)
@@ -157,4 +157,5 @@ def _images(experiment: Experiment) -> float:
 
 
 def _shared(experiment: Experiment) -> bool:
-    return any(run.result.get("shared_by", 2) > 1 for run in experiment.runs)
+    results = [run.result for run in experiment.runs]
+    return any(r.get("shared_by", 2) > 1 or (r.get("gpu_processes") or 1) > 1 for r in results)

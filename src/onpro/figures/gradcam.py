@@ -43,7 +43,9 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
         if model.method.predicts_from_memory:
             raise UserError(f"{one} predicts from its memory and has no class score to explain.")
         if model.stream.classes != models[0].stream.classes:
-            raise UserError("these runs have other classes, or another order of classes.")
+            raise UserError(
+                "these runs differ in their classes or the order of classes; name runs that agree."
+            )
     tasks = _shown(models[0].learned)
     columns = 1 + len(models)
     side = (options.inches - 0.05 * options.font) / columns

@@ -1,7 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -213,6 +213,16 @@ class Method(ABC, Generic[S]):
         """
         return {}
 
+    def course(self) -> Hashable:
+        """What the host decides about a step by, memory, classes and learning rate aside.
+
+        Steps for which it is equal run the same operations, so that a GPU can replay one of them
+        for all. By default it changes with every task. A method whose steps depend on less can say
+        so; a subclass has to say it again.
+        """
+        progress = self.progress
+        return progress.task, progress.steps_in_task > 0, len(progress.seen)
+
     def after_step(self, batch: Batch) -> None:
         """Handle a batch on the host after each step."""
 
@@ -273,9 +283,10 @@ class Method(ABC, Generic[S]):
 
     def sample_replay(self, count: int) -> Labelled:
         """Up to `count` random images of the memory as network input, and their labels."""
-        if not count or not len(self.memory):
-            return Labelled(self.normalise(self.memory.images[:0]), self.memory.labels[:0])
-        slots = retrieval.uniform(self.memory, count, self.random["memory"])
+        if not count or self.memory.is_empty:
+            slots = torch.empty(0, dtype=torch.int64, device=self.context.device)
+        else:
+            slots = retrieval.uniform(self.memory, count, self.random["memory"])
         replay = self.memory.take(slots)
         return Labelled(self.normalise(replay.images), replay.labels)
 

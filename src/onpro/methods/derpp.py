@@ -80,7 +80,7 @@ class DERpp(Method[DERppSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and two replay batches, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        replay = [self.sample_stored(), self.sample_stored()] if len(self.memory) else []
+        replay = [self.sample_stored(), self.sample_stored()] if not self.memory.is_empty else []
         logits: list[Tensor] = []
         terms = self.terms(new, replay, logits)
         if replay:

@@ -1,5 +1,6 @@
 """ER, experience replay (Chaudhry et al., 2019): train on the new batch and a replay batch."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from torch.nn.functional import cross_entropy
@@ -49,6 +50,10 @@ class ER(Method[ERSettings]):
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""

@@ -4,6 +4,7 @@ Caccia et al., "New Insights on Reducing Abrupt Representation Change in Online 
 ICLR 2022.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,6 +86,10 @@ class ERACE(Method[ERACESettings]):
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own.

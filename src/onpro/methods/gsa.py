@@ -120,7 +120,7 @@ class GSA(Method[GSASettings]):
 
         It is empty as long as nothing is stored.
         """
-        if not len(self.memory):
+        if self.memory.is_empty:
             return first_of(new, 0)
         progress, size = self.progress, self.settings.replay_batch
         seen, before = len(progress.seen), len(progress.seen_before_task)

@@ -3,7 +3,7 @@
 Aljundi et al., "Gradient Based Sample Selection for Online Continual Learning", NeurIPS 2019.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -82,6 +82,10 @@ class GSS(Method[GSSSettings]):
             self.exchange(batch.images, batch.labels)
         self.network.train()
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""

@@ -106,7 +106,7 @@ class HPCR(Method[HPCRSettings]):
         """One optimizer step on new and replayed images, once any are stored, then the memory."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         outputs: list[Outputs] = []
-        if len(self.memory):
+        if not self.memory.is_empty:
             replay = self.sample_stored()
             old = Labelled(self.normalise(replay.images), replay.labels)
             terms = self.terms(new, old, replay.fields, outputs) | self.added_terms(new, old)

@@ -126,7 +126,7 @@ class MOSE(Method[MOSESettings]):
         """One optimizer step on the new and the balanced set, once any are stored; the memory."""
         self.known.meet(batch.labels)
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
             terms = self.terms(self.new_set(new), self.balanced_set(new)) | self.added_terms(new)
             self.minimise(terms)

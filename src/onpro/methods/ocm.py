@@ -5,6 +5,7 @@ before the current task, preserves what the images have in common; the classifie
 replayed images.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -71,6 +72,12 @@ class OCM(Method[OCMSettings]):
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """Whether it is the first task; else the size of the replay batch."""
+        if self.progress.task == 0:
+            return None
+        return self.settings.replay_size(len(self.progress.seen))
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """The terms of the loss on new and replayed images."""

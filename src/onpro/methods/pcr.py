@@ -4,7 +4,7 @@ Lin et al., "PCR: Proxy-based Contrastive Replay for Online Class-Incremental Co
 CVPR 2023.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,13 +83,17 @@ class PCR(Method[PCRSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on new and replayed images, once any are stored, then the memory."""
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
             old = self.sample_replay(self.settings.replay_batch)
             terms = self.terms(new, old) | self.added_terms(new, old)
             self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """Contrast with proxies: a forward pass of both views of new images, then of replay."""

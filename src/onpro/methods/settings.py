@@ -45,16 +45,16 @@ class Settings:
     + (default from the paper: resized crop, flip, gray)."""
 
     encoder_weights: str = ""
-    """File with the weights of a timm encoder, safetensors or torch; without one they are timm's,
-    from the cache of Hugging Face, else downloaded (default: ours)."""
+    """File with the weights of a timm encoder, safetensors or torch (default ours: timm's own, from
+    the cache of Hugging Face, else downloaded)."""
 
     encoder_image_size: int = 0
-    """Side to which images are resized for a timm encoder; 0: as it was pretrained (default:
-    ours)."""
+    """Side to which images are resized for a timm encoder; 0: as it was pretrained
+    (default ours)."""
 
     encoder_learning_rate: float = 0.0
     """Learning rate of a timm encoder; 0: it is frozen, and only what is on top of it learns
-    (default: ours)."""
+    (default ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work; called before anything is built.

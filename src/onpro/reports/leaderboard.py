@@ -29,13 +29,24 @@ COLUMNS = [
 ]
 
 
-def leaderboard(experiments: Sequence[Experiment], kind: Format) -> str:
-    """Return a table of methods in the cells that the experiments have.
+def entries(experiments: Iterable[Experiment]) -> list[Experiment]:
+    """Return the experiments of a leaderboard: registered methods, and recipes but for ablations.
 
-    It has methods as they are registered, and their recipes but for ablations of the paper. Rows
-    are ordered by our accuracy, or the highest published one where there is none of ours.
+    Of experiments that differ in nothing but their precision, it has the one with most runs.
     """
-    entered = [one for one in experiments if _enters(one)]
+    best: dict[Key, Experiment] = {}
+    for one in filter(_enters, experiments):
+        known = best.get(_key(one))
+        if known is None or len(one.runs) > len(known.runs):
+            best[_key(one)] = one
+    return list(best.values())
+
+
+def leaderboard(entered: Sequence[Experiment], kind: Format) -> str:
+    """Return a table of methods in the cells that the entries have.
+
+    Rows are ordered by our accuracy, or the highest published one where there is none of ours.
+    """
     cells = {(one.data, one.memory) for one in entered}
     of_others: dict[Key, list[Published]] = {}
     for value in published():
@@ -48,9 +59,9 @@ def leaderboard(experiments: Sequence[Experiment], kind: Format) -> str:
     return render([row for _, row in sorted(rows, key=lambda row: row[0])], COLUMNS, kind)
 
 
-def used_sources(experiments: Iterable[Experiment]) -> str:
-    """Return the references of published values in the cells of the experiments, as Markdown."""
-    cells = {(one.data, one.memory) for one in experiments if _enters(one)}
+def used_sources(entered: Iterable[Experiment]) -> str:
+    """Return the references of published values in the cells of the entries, as Markdown."""
+    cells = {(one.data, one.memory) for one in entered}
     used = {value.source for value in published() if (value.data, value.memory) in cells}
     return "\n".join(f"- {name}: {about}." for name, about in sources().items() if name in used)
 
