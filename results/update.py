@@ -12,7 +12,13 @@ from pathlib import Path
 from onpro.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("docs/results.md", "docs/coverage.md", "docs/streams.md", "results/tuned/README.md")
+PAGES = (
+    "docs/results.md",
+    "docs/coverage.md",
+    "docs/leaderboard.md",
+    "docs/streams.md",
+    "results/tuned/README.md",
+)
 TABLE = re.compile(r"(<!-- onpro (report .*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 PICTURE = re.compile(r"<!-- onpro (figure .*?) -->")
 

@@ -24,7 +24,13 @@ from onpro.runs.reading import read_runs
 from onpro.text import written
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/results.md", "docs/coverage.md", "docs/streams.md", "results/tuned/README.md"]
+PAGES = [
+    "docs/results.md",
+    "docs/coverage.md",
+    "docs/leaderboard.md",
+    "docs/streams.md",
+    "results/tuned/README.md",
+]
 FILES = sorted((ROOT / "results").rglob("*.jsonl"))
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
 
@@ -190,3 +196,12 @@ def test_the_campaign_knows_the_stored_runs_and_every_cell_of_the_papers_tables(
         if data != "tinyimagenet"
     }
     assert cells <= wanted
+
+
+def test_the_trials_of_the_search_can_be_planned() -> None:
+    setups = read_sweep(ROOT / "results/search.toml")
+    planned = plan(setups, ROOT / "results", Place(precision="bf16"))
+    assert not planned.problems()
+    cells = {(one.data, one.memory) for one in setups}
+    assert cells == {("cifar100", 1000), ("cifar10", 200)}
+    assert all(("validation", 0.1) in one.stream for one in setups)

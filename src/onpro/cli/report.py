@@ -69,6 +69,10 @@ class ReportOptions:
     """In a page, show features and attention of the networks that runs have kept, which takes some
     seconds for each."""
 
+    leaderboard: bool = False
+    """Rank methods by accuracy in each data set and memory, beside all published values, with
+    training time and images per step; without ablations and settings given by hand."""
+
     coverage: bool = False
     """Print all cells of the paper's tables, and which of them these runs measure. A cell agrees
     with the paper if the means differ by at most 2 points, or if the paper's is in the 95 %
@@ -151,6 +155,7 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     from onpro.experiments.experiment import named_measures
     from onpro.reports import by_stream
     from onpro.reports.coverage import coverage_tables
+    from onpro.reports.leaderboard import entries, leaderboard, used_sources
     from onpro.reports.tables import comparisons, conditions, results
 
     measures = named_measures(options.measures)
@@ -161,6 +166,12 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
         return coverage_tables(coverage(experiments), kind)
     if options.streams:
         return by_stream(experiments)
+    if options.leaderboard:
+        entered = entries(experiments)
+        table = leaderboard(entered, kind)
+        if kind not in ("text", "markdown"):
+            return table
+        return f"{table}\n\n{conditions(entered)}\n\n{used_sources(entered)}"
     if options.compare:
         compared = compare(experiments, measures)
         if not compared:

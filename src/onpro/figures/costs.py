@@ -101,7 +101,7 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
     axes.margins(x=0.2, y=0.1)
     if points[-1][0] > 20 * points[0][0]:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.set_xlabel(f"{AXES[x]} (log scale)", color=INK, size=options.font)
     else:
         axes.set_xlim(left=0)

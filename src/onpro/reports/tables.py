@@ -187,12 +187,13 @@ def _record(experiment: Experiment, measure: Measure) -> dict[str, formats.Value
     summary = experiment.summary(measure)
     if summary:
         record["value"] = with_spread(summary.mean, summary.deviation)
-        record["bounds"] = _bounds(summary)
+        record["bounds"] = bounds(summary)
         record["difference"] = summary.mean - paper[0] if paper else None
     return record
 
 
-def _bounds(summary: Summary) -> str:
+def bounds(summary: Summary) -> str:
+    """Return the 95 % interval of a mean, or that there are too few runs."""
     if summary.interval is None:
         return "n too small"
     return _interval(summary.mean, summary.interval, ".1f")
