@@ -136,7 +136,7 @@ def command_reference() -> str:
 def _help(arguments: list[str]) -> str:
     from onpro.cli import main
 
-    os.environ["COLUMNS"], os.environ["NO_COLOR"] = "88", "1"
+    os.environ["COLUMNS"], os.environ["NO_COLOR"] = "80", "1"
     with redirect_stdout(io.StringIO()) as printed:
         main([*arguments, "--help"])
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue()).strip("\n")
