@@ -68,7 +68,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace equations by MathML."""
+    """Replace equations by MathML, and keep a number and its deviation on one line."""
+    content = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", content)
     content = re.sub(
         r'<span class="arithmatex">\\\((.*?)\\\)</span>',
         lambda found: mathml(html.unescape(found[1]), "inline"),
