@@ -23,6 +23,7 @@ CHANGING = {
     "eval_seconds",
     "elapsed_seconds",
     "shared_by",
+    "gpu_processes",
     "started",
     "command",
     "checksum",

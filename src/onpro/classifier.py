@@ -37,6 +37,7 @@ from onpro.methods.registry import AnyMethod
 from onpro.nn import AUTOCAST, check_image_size, without_weights
 from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
 from onpro.training.device import pick_device, pick_precision
+from onpro.training.engine import fuses, pick_engine
 from onpro.training.statefile import freeze, load_state, save_state
 
 VERSION = 2
@@ -459,6 +460,7 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         """Build the method for images of this shape."""
         device = _pick(self.device)
         params = self._params(device)
+        engine, precision = pick_engine("auto", device), pick_precision(params["precision"], device)
         kind = method(params["method"])
         context = Context(
             image_shape,
@@ -466,11 +468,12 @@ class OnlineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             memory=params["memory"],
             seed=params["seed"],
             device=device,
-            precision=pick_precision(params["precision"], device),
+            precision=precision,
+            fused=fuses(engine, device, precision),
         )
         names = [field.name for field in fields(kind.settings_type)]
         settings = kind.settings_type(**{name: params[name] for name in names})
-        return FittedModel(kind(settings, context), params)
+        return FittedModel(kind(settings, context), params, engine)
 
     def _batches(self, count: int) -> list[slice]:
         size = self._batch_size()

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from onpro.methods.registry import AnyMethod
 from onpro.randomness import derive_seed
 from onpro.restoring import check_method
 from onpro.streams import Batch
+from onpro.training.engine import Engine
 from onpro.training.stepper import Stepper
 
 MODEL_FILE = "model.onpro"
@@ -34,11 +36,12 @@ class FittedModel:
     Args:
         method: What learns; a new one.
         params: The classifier's parameters, as they are when learning begins.
+        engine: How training steps are computed; a step that cannot be captured is computed eagerly.
     """
 
-    def __init__(self, method: AnyMethod, params: dict[str, Any]) -> None:
+    def __init__(self, method: AnyMethod, params: dict[str, Any], engine: Engine = "eager") -> None:
         self.method = method
-        self.stepper = Stepper(method)
+        self.stepper = Stepper(method, engine, lenient=True)
         self.params = params
         self.labels: dict[int, Hashable] = {}
         """The label of each output, in the order of arrival."""
@@ -84,19 +87,26 @@ class FittedModel:
             codes: Their outputs, from `encode`.
             unseen: The labels of new outputs, from `encode`; it may name more than this batch has.
         """
-        device = self.method.context.device
-        self.stepper.step(
-            Batch(
-                pixels.to(device),
-                torch.tensor(codes, device=device),
-                task=None,
-                classes=tuple(sorted(set(codes))),
-            )
-        )
+        images, labels = self._to_device(pixels), self._to_device(torch.tensor(codes))
+        batch = Batch(images, labels, task=None, classes=tuple(sorted(set(codes))))
+        with self._on_device():
+            self.stepper.step(batch)
         taken = max(self.taken, max(codes) + 1)
         self.labels = self.labels | {k: unseen[k] for k in range(self.taken, taken)}
         self.taken = taken
         self.seen += len(codes)
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        """Copy a tensor to the device without waiting for what the device computes."""
+        device = self.method.context.device
+        if device.type == "cuda" and tensor.device.type == "cpu":
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
+
+    def _on_device(self) -> AbstractContextManager[object]:
+        """Make the method's GPU the current one, which graphs and fused kernels need."""
+        device = self.method.context.device
+        return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
     def forget(self, label: Hashable) -> None:
         """Drop a class; its output is not reused."""
@@ -109,8 +119,9 @@ class FittedModel:
     def scores(self, pixels: Tensor) -> Tensor:
         """Return scores (n, classes) on the CPU, the classes in the order of `labels`."""
         device = self.method.context.device
-        self.stepper.settle()
-        chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(EVAL_BATCH)]
+        with self._on_device():
+            self.stepper.settle()
+            chunks = [self.method.scores(chunk.to(device)) for chunk in pixels.split(EVAL_BATCH)]
         scores = torch.cat(chunks)[:, list(self.labels)].double().cpu()
         if bool(scores.isnan().any()):
             raise FloatingPointError(

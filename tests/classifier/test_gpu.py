@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from onpro import OnlineClassifier
-from onpro.methods import methods
+from onpro.methods import method, methods
+from onpro.training.device import deterministic_mode
+from onpro.training.engine import CapturedStep, Engine
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,3 +59,80 @@ def test_a_file_goes_on_elsewhere(
     assert back.n_seen_ == 60
     assert back.classes_.tolist() == [0, 1, 2, "new", "newer", "newest"]
     np.testing.assert_allclose(back.predict_proba(images), expected, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["er", "onpro", "scr", "er-mkd"])
+def test_steps_are_replayed_between_new_classes_forgetting_and_odd_batches(
+    photos: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome is that of eager steps with the same kernels."""
+    images, labels = photos(90)
+    replays: list[int] = []
+    replay: Any = CapturedStep.replay
+
+    def counted(step: CapturedStep, batch: Any) -> Any:
+        replays.append(1)
+        return replay(step, batch)
+
+    monkeypatch.setattr(CapturedStep, "replay", counted)
+
+    def learned(engine: Engine) -> Any:
+        clf = OnlineClassifier(name, memory=30, device="cuda", encoder="slim", precision="fp32")
+        for start in range(0, 90, 15):  # batches of 10 and 5
+            chosen = slice(start, start + 15)
+            clf.partial_fit(images[chosen], labels[chosen] + (start >= 60))
+            if start == 0:
+                assert clf._model is not None
+                clf._model.stepper.use(engine)
+            if start == 30:
+                clf.forget(0)
+        for _ in range(4):
+            clf.partial_fit(images[:20], labels[:20])
+        return clf.predict_proba(images)
+
+    with deterministic_mode(torch.device("cuda")):
+        expected = learned("eager")
+        assert not replays
+        found = learned("graph")
+    assert len(replays) > 4
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_classifiers_learn_and_predict_in_threads_while_steps_are_captured(photos: Any) -> None:
+    images, labels = photos(60)
+
+    def learned(seed: int) -> Any:
+        clf = OnlineClassifier(
+            "er", memory=30, device="cuda", encoder="slim", precision="fp32", seed=seed
+        )
+        for _ in range(3):
+            clf.partial_fit(images, labels).predict(images)
+        return clf.predict_proba(images)
+
+    with deterministic_mode(torch.device("cuda")):
+        alone = [learned(seed) for seed in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(learned, range(4)))
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_method_that_waits_for_the_device_learns_eagerly(
+    photos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, labels = photos(60)
+    cls = method("er")
+    learn: Any = cls.learn
+
+    def waiting(self: Any, batch: Any) -> Any:
+        terms = learn(self, batch)
+        self.noted = float(terms["new"])  # a host–device sync
+        return terms
+
+    def learned() -> Any:
+        clf = OnlineClassifier("er", memory=30, device="cuda", encoder="slim", precision="fp32")
+        return clf.partial_fit(images, labels).partial_fit(images, labels).predict_proba(images)
+
+    with deterministic_mode(torch.device("cuda")):
+        expected = learned()
+        monkeypatch.setattr(cls, "learn", waiting)
+        np.testing.assert_array_equal(learned(), expected)

@@ -87,6 +87,7 @@ def test_usage(onpro: Command) -> None:
         ("methods",): "methods",
         ("recipes",): "recipes [METHOD]",
         ("figure",): "figure NAME RUN...",
+        ("pack",): "pack FILE RUN...",
         ("bench",): "bench [METHOD...]",
     }
     for command, usage in usages.items():

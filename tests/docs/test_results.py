@@ -9,7 +9,7 @@ import pytest
 
 from onpro.cli import main
 from onpro.experiments import Summary
-from onpro.experiments.comparison import compare
+from onpro.experiments.coverage import coverage
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.grouping import configuration, found, stream_name
 from onpro.experiments.plan import Place, configurations, plan
@@ -18,16 +18,18 @@ from onpro.experiments.sweep import read_sweep
 from onpro.experiments.tables import paper_tables
 from onpro.methods import settings_for
 from onpro.methods.settings import PRETRAINED
-from onpro.reports.tables import comparisons, seed_ranges
-from onpro.runs.files import read_json
+from onpro.reports.tables import seed_ranges
+from onpro.runs.packing import pack
 from onpro.runs.reading import read_runs
 from onpro.text import written
 
 ROOT = Path(__file__).parents[2]
+PAGES = ["docs/results.md", "docs/coverage.md", "docs/streams.md", "results/tuned/README.md"]
+FILES = sorted((ROOT / "results").rglob("*.jsonl"))
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["docs/results.md", "docs/streams.md", "results/tuned/README.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_stored_results_and_pages_agree(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,6 +41,34 @@ def test_stored_results_and_pages_agree(
         assert shown.strip() == capsys.readouterr().out.strip(), f"run: onpro report {arguments}"
 
 
+def test_the_index_lists_the_cells_of_the_stored_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["report", "results", "--coverage", "--format", "csv"]) == 0
+    index = (ROOT / "results/index.csv").read_text()
+    assert index == capsys.readouterr().out, "run: uv run python results/update.py"
+
+
+def test_the_coverage_page_says_why_cells_differ() -> None:
+    page = (ROOT / "docs/coverage.md").read_text()
+    reasons = page[page.index("\n## Why cells differ\n") :]
+    cells = coverage(found(read_runs([ROOT / "results"])))
+    for cell in cells:
+        if cell.status == "differs":
+            title = "OnPro" if cell.row.method == "onpro" else cell.row.title
+            title = "-Rot" if title.endswith("-Rot") else title
+            assert f"**{title}**" in reasons, cell
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_stored_files_are_as_the_command_packs_them(file: Path, tmp_path: Path) -> None:
+    """They have no absolute path and no run twice, and a new run changes one line."""
+    packed = tmp_path / file.name
+    pack(packed, [file])
+    assert packed.read_bytes() == file.read_bytes(), "run: onpro pack"
+
+
 def test_the_runs_on_streams_are_complete() -> None:
     runs = read_runs([ROOT / "results/streams"])
     wanted = read_sweep(ROOT / "results/streams/streams.toml")
@@ -48,43 +78,15 @@ def test_the_runs_on_streams_are_complete() -> None:
     kinds = {(run.result["method"], stream_name(configuration(run))) for run in runs}
     assert len(kinds) == 14 * 7
     for run in runs:
-        assert (run.folder / "config.json").is_file()
+        assert run.config
         assert sum(map(sum, run.result["confusion"])) == 355
 
 
-def compared(*patterns: str) -> dict[tuple[str, str], list[str]]:
-    """Return what `onpro report --compare` prints on accuracy, from the column n on."""
-    folders = [folder for pattern in patterns for folder in sorted(ROOT.glob(pattern))]
-    lines = comparisons(compare(found(read_runs(folders)), ["accuracy"]), "markdown").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {(row[0], row[1]): row[6:] for row in rows if row[4:5] == ["accuracy"]}
-
-
-def test_p_values_of_ablations_are_those_of_the_command() -> None:
-    rows = compared("results/cifar10/onpro-cifar10-m100-*")
-    assert len(rows) == 6
-    recipes = ("without-ope", "without-apf", "baseline")
-    last_two = [rows["onpro", f"onpro ({recipe})"][-2:] for recipe in recipes]
-    p, adjusted = ("{}, {} and {}".format(*column) for column in zip(*last_two, strict=True))
-    text = " ".join((ROOT / "docs/results.md").read_text().split())
-    assert f"p = {p}, adjusted for all six pairs {adjusted} (`onpro report" in text
-
-
-def test_p_values_of_tuned_methods_are_those_of_the_command() -> None:
-    names = ("aser", "er", "gdumb", "gss", "mir")
-    rows = compared("results/cifar10-tuned", *(f"results/cifar10/{name}-*" for name in names))
-    assert len(rows) == 45
-    text = (ROOT / "docs/results.md").read_text()
-    for name in names:
-        (pair,) = (pair for pair in rows if {*pair} == {name, f"{name} (tuned)"})
-        assert f"| {' | '.join([*pair, *rows[pair]])} |" in text
-
-
 def test_stored_runs_are_complete() -> None:
-    folders = sorted((ROOT / "results").glob("cifar*"))
-    assert len(folders) > 1
-    for run in read_runs(folders):
-        assert (run.folder / "config.json").is_file()
+    files = sorted((ROOT / "results").glob("cifar*.jsonl"))
+    assert len(files) > 1
+    for run in read_runs(files):
+        assert run.config
         assert run.result["steps"] == 5000
         assert sum(map(sum, run.result["confusion"])) == 10000
 
@@ -93,7 +95,7 @@ def onpro(memory: int, recipe: str | None = None) -> Experiment:
     """Return its runs on CIFAR-10."""
     (only,) = (
         one
-        for one in found(read_runs([ROOT / "results/cifar10"]))
+        for one in found(read_runs([ROOT / "results/cifar10.jsonl"]))
         if (one.method, one.memory, one.recipe) == ("onpro", memory, recipe)
     )
     return only
@@ -139,7 +141,9 @@ def test_onpro_loses_by_an_ablation(recipe: str) -> None:
 
 def test_precisions_of_onpro_agree() -> None:
     """Over the same three seeds the means differ by less than the seeds of one precision do."""
-    stored = read_runs([ROOT / "results/cifar10", ROOT / "results/cifar10-precision"])
+    stored = read_runs(
+        [ROOT / f"results/{name}.jsonl" for name in ("cifar10", "cifar10-precision")]
+    )
     compared = [
         run
         for run in stored
@@ -154,12 +158,12 @@ def test_precisions_of_onpro_agree() -> None:
     assert max(means) - min(means) < max(one.deviation or 0.0 for one in summaries)
 
 
-@pytest.mark.parametrize("name", ["aser", "er", "gdumb", "gss", "mir"])
+@pytest.mark.parametrize("name", ["er", "gdumb", "gss", "mir"])
 def test_the_recipe_tuned_is_the_winner_of_its_search(name: str) -> None:
     runs = [run for run in read_runs([ROOT / "results/tuned"]) if run.result["method"] == name]
     best = max(found(runs), key=lambda one: accuracy(one).mean)
     assert seed_ranges(best) == "100, 101"
-    won = read_json(best.runs[0].folder / "config.json")["settings"]
+    won = best.runs[0].config["settings"]
     assert won | PRETRAINED == asdict(settings_for(name, "cifar10", "tuned"))
 
 

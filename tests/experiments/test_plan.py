@@ -16,6 +16,7 @@ from onpro.experiments.tables import paper_table
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare, run
 from onpro.runs.files import locked
+from onpro.runs.result import machine
 from onpro.runs.status import progress
 from onpro.training import EvaluationEvent, StepEvent, Trainer
 from tests.tiny_runs import sealed
@@ -196,9 +197,12 @@ def test_times_come_from_such_runs(out: Path) -> None:
         replace(missing, method="onpro", settings=settings_for("onpro", "tiny")),
         replace(missing, data="digits"),
         replace(missing, limit_per_class=None),
-        replace(missing, device="cuda"),
     ):
         assert estimates.seconds(other, out) is None
+    assert not estimates.hardware
+    elsewhere = replace(missing, device="cuda")
+    assert estimates.seconds(elsewhere, out) == pytest.approx(seconds)
+    assert estimates.hardware == {machine(result["hardware"])}
 
 
 def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:

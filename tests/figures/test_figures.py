@@ -1,5 +1,6 @@
 """Figures of finished runs."""
 
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
 from onpro.figures.style import Options, Width
+from onpro.methods import settings_for
 from onpro.runs import Finished
 from tests.reports.made_up import result
 
@@ -54,7 +56,7 @@ def labels(figure: Figure) -> list[str]:
     return [text.get_text().replace("\u00a0", " ") for text in legend.get_texts()]
 
 
-@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"attention", "features"}))
+@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"attention", "features", "paper"}))
 @pytest.mark.parametrize(("seeds", "width"), [(1, "column"), (3, "page")])
 def test_every_figure_is_drawn(name: str, seeds: int, width: Width, tmp_path: Path) -> None:
     runs = [
@@ -173,10 +175,11 @@ def test_labels_of_points_do_not_overlap() -> None:
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
-def test_shared_time_is_marked() -> None:
+@pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
+def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
-    alone.result["shared_by"] = 1
-    beside.result["shared_by"] = 3
+    alone.result.update(shared_by=1, gpu_processes=None)
+    beside.result.update(sharing)
     alone.result["train_seconds"], beside.result["train_seconds"] = 10.0, 20.0
     shown = [text.get_text() for text in drawn("time", [alone, beside]).axes[0].texts]
     assert [text.split(" s,")[0].strip() for text in shown if "shared" in text] == ["20"]
@@ -321,3 +324,37 @@ def test_one_measurement_is_a_point() -> None:
     run = finished("onpro", 0)
     run.result["prototypes"] = measured(1, 1)
     drawn("prototypes", [run]).draw_without_rendering()
+
+
+def of_the_paper(method: str, memory: int, accuracies: list[float]) -> list[Finished]:
+    """Runs on CIFAR-10 with the paper's settings."""
+    settings = asdict(settings_for(method, "cifar10"))
+    config = {"method": method, "data": "cifar10", "memory": memory, "settings": settings}
+    return [
+        Finished(
+            Path(f"{method}-m{memory}-s{seed}"),
+            result(method, seed, memory=memory, average_accuracy=value, config=config),
+        )
+        for seed, value in enumerate(accuracies)
+    ]
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_measured_values_stand_beside_those_of_the_paper(width: Width) -> None:
+    runs = of_the_paper("onpro", 100, [55.0, 56.0, 57.0]) + of_the_paper("onpro", 200, [63.0])
+    figure = drawn("paper", runs + of_the_paper("er", 200, [25.0, 26.0]), width=width)
+    first, second = figure.axes
+    titles = [axes.get_title("left").replace("\u00a0", " ") for axes in (first, second)]
+    assert titles == ["cifar10, M = 100", "cifar10, M = 200"]
+    assert [text.get_text() for text in first.get_yticklabels()] == ["ER", "OnPro"]
+    points = [[np.asarray(line.get_xydata()).tolist() for line in a.lines] for a in figure.axes]
+    assert points[0] == [[[56.0, 1.0]], [[57.8, 1.0]]]
+    assert sorted(points[1]) == [[[20.9, 0.0]], [[25.5, 0.0]], [[63.0, 1.0]], [[65.5, 1.0]]]
+    left, right = first.get_xlim()
+    assert left == 0
+    assert right > 65.5
+
+
+def test_runs_that_the_paper_does_not_have_stand_beside_nothing() -> None:
+    with pytest.raises(UserError, match="the paper has no accuracy of any of these runs"):
+        drawn("paper", [finished("er", 0)])

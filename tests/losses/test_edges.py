@@ -1,9 +1,14 @@
 """Losses called by keyword, in double precision, and with very few images."""
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from torch.nn.functional import normalize
 
 from onpro import losses
+from onpro.losses import row_blocks
+from onpro.losses.contrastive import RowLosses
 
 
 def unit(rows: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -42,3 +47,28 @@ def test_the_loss_is_zero_if_all_images_are_ignored() -> None:
     assert float(loss.detach()) == 0
     assert embeddings.grad is not None
     assert embeddings.grad.count_nonzero() == 0
+
+
+@pytest.mark.parametrize("form", [losses.new_instance_loss, losses.replay_instance_loss])
+@pytest.mark.parametrize("labels", [[0, 1, 0, 2, 1, 0, 7], [0.5, 0.5, 2.0, 2.0, 1.25, 3.0, 0.5]])
+def test_blocks_of_rows_give_the_loss_and_gradient_of_the_whole_matrix(
+    form: Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor],
+    labels: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    similarity = (unit(14, torch.float64) @ unit(14, torch.float64).T).detach().requires_grad_()
+    both = torch.tensor(labels).repeat(2)
+    rows = RowLosses.of(similarity, 0.07)
+    expected = rows.mean_loss(both[:, None] == both[None, :]).mean()
+    if form is losses.new_instance_loss:
+        rows = RowLosses.of(similarity, 0.07, excluded=torch.eye(14, dtype=torch.bool))
+        pair = torch.cat([rows.log_shares.diagonal(7), rows.log_shares.diagonal(-7)])
+        means = rows.mean_loss(both[:, None] == both[None, :])
+        expected = (2 * means + rows.log_totals - pair).mean()
+    (expected_gradient,) = torch.autograd.grad(expected, similarity)
+    for size in (1, 14 * 8, 3 * 14 * 8, 2**20):  # one row, one, three, all rows in a block
+        monkeypatch.setattr(row_blocks, "BLOCK_BYTES", size)
+        loss = form(similarity, torch.tensor(labels), 0.07)
+        (gradient,) = torch.autograd.grad(5 * loss, similarity)
+        torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+        torch.testing.assert_close(gradient, 5 * expected_gradient, rtol=1e-9, atol=1e-14)

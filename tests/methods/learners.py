@@ -25,6 +25,25 @@ from onpro.training.stepper import Stepper
 NEWER = {"erace", "gsa", "hpcr", "mose", "pcr"}
 """Methods that the paper does not have."""
 
+WRAPPED = (
+    "er-mkd",
+    "er-chain",
+    "er-ccldc",
+    "er-gwm",
+    "derpp-mkd",
+    "derpp-ccldc",
+    "erace-ccldc",
+    "gsa-mkd",
+    "gsa-ccldc",
+    "hpcr-mkd",
+    "hpcr-gwm",
+    "mose-mkd",
+    "mose-gwm",
+    "onpro-chain-mkd",
+    "onpro-mkd-gwm",
+)
+"""Methods in wrappers that train more than one network, or show images more often."""
+
 DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
 
 

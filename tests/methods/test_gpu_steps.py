@@ -10,7 +10,7 @@ from onpro.data.tiny import tiny
 from onpro.methods import Context, method, methods, settings_for
 from onpro.nn import Precision
 from onpro.streams import ClassIncremental
-from tests.methods.learners import stepper
+from tests.methods.learners import WRAPPED, stepper
 
 pytestmark = [
     pytest.mark.gpu,
@@ -19,7 +19,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("name", [*sorted(methods()), *WRAPPED])
 def test_no_step_waits_for_the_device(name: str, precision: Precision) -> None:
     data = tiny()
     device = torch.device("cuda")

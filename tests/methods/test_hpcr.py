@@ -98,11 +98,11 @@ def test_the_weight_of_the_contrast_rises_and_falls() -> None:
     method = learner("hpcr")
     weights = []
     for steps in (0, 125, 250, 500):
-        method.task_steps.fill_(steps)
+        method.task_steps.count.fill_(steps)
         weights.append(float(method.contrast_weight()))
     assert weights == pytest.approx([0.5625, (0.5625 + 1.8) / 2, 1.8, 0.5625])
     method.start_task()
-    assert int(method.task_steps) == 0
+    assert int(method.task_steps.count) == 0
 
 
 def test_unseen_classes_are_never_predicted() -> None:

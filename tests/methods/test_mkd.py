@@ -1,6 +1,7 @@
 """MKD: the moving average, what it teaches, and the weights that predict."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch.nn.functional import cross_entropy, log_softmax, softmax
 from onpro.errors import UserError
 from onpro.methods import method, settings_for
 from onpro.methods.parts.apf import unmixed
-from tests.methods.learners import batches, learner, refused, stepper
+from tests.methods.learners import batches, found_in, learner, refused, stepper
 
 PLAIN = {"augmentation": "none", "teacher_augmentation": "none"}
 
@@ -27,7 +28,7 @@ def divergence(logits: Tensor, taught: Tensor) -> Tensor:
 
 def doubled(learned: Any) -> Any:
     """The method in float64, its average included."""
-    learned.average.network.double()
+    learned.momentum_teacher.network.double()
     learned.mean.network.double()
     return learned
 
@@ -39,7 +40,7 @@ def test_the_loss_is_the_one_of_the_paper() -> None:
     first, second = batches(2)
     train = stepper(learned)
     assert train.step(first) == {}  # the first batch is only stored
-    student, teacher = deepcopy(learned.network), deepcopy(learned.average.network)
+    student, teacher = deepcopy(learned.network), deepcopy(learned.momentum_teacher.network)
     terms = train.step(second)
     images = torch.cat([first.images, second.images])  # the replay batch in any order
     labels = torch.cat([first.labels, second.labels])
@@ -48,13 +49,13 @@ def test_the_loss_is_the_one_of_the_paper() -> None:
     assert torch.allclose(terms["taught_ce"], cross_entropy(logits, labels), rtol=1e-9)
     # Without augmentation both views are the images as they are.
     expected = 3.0 * divergence(logits, taught)
-    assert torch.allclose(terms["distillation"], expected, rtol=1e-9)
+    assert torch.allclose(terms["taught_kl"], expected, rtol=1e-9)
 
 
 def test_the_average_starts_small_and_follows() -> None:
     learned = learner("er-mkd", teacher_rate=0.2)
     before = [weight.detach().clone() for weight in learned.network.parameters()]
-    for weight, averaged in zip(before, learned.average.network.parameters(), strict=True):
+    for weight, averaged in zip(before, learned.momentum_teacher.network.parameters(), strict=True):
         assert torch.allclose(averaged, 0.25 * weight)
     expected = [0.25 * weight for weight in before]
     train = stepper(learned)
@@ -64,7 +65,9 @@ def test_the_average_starts_small_and_follows() -> None:
         if stored:
             now = learned.network.parameters()
             expected = [0.8 * old + 0.2 * new for old, new in zip(expected, now, strict=True)]
-    for weight, averaged in zip(expected, learned.average.network.parameters(), strict=True):
+    for weight, averaged in zip(
+        expected, learned.momentum_teacher.network.parameters(), strict=True
+    ):
         assert torch.allclose(averaged, weight, rtol=1e-4, atol=1e-6)
 
 
@@ -74,7 +77,7 @@ def test_predictions_use_the_weights_asked_for(weights: str) -> None:
     train = stepper(learned)
     for batch in batches(5):
         train.step(batch)
-    mine, theirs = learned.network, learned.average.network
+    mine, theirs = learned.network, learned.momentum_teacher.network
     expected = deepcopy(theirs if weights == "teacher" else mine)
     if weights == "mean":
         pairs = zip(expected.parameters(), theirs.parameters(), strict=True)
@@ -92,7 +95,7 @@ def test_the_average_gets_no_gradient() -> None:
     train = stepper(learned)
     for batch in batches(3):
         train.step(batch)
-    networks = learned.average.network, learned.mean.network
+    networks = learned.momentum_teacher.network, learned.mean.network
     assert all(weight.grad is None for network in networks for weight in network.parameters())
 
 
@@ -104,9 +107,60 @@ def test_a_loss_of_its_own_stays(base: str) -> None:
     terms: dict[str, Tensor] = {}
     for batch in batches(12):
         terms = train.step(batch)
-    assert {"taught_ce", "distillation"} <= terms.keys()
+    assert {"taught_ce", "taught_kl"} <= terms.keys()
     assert ("ins_new" in terms) == (base == "onpro")
     assert ("replay" in terms) is False
+
+
+@pytest.mark.parametrize("base", ["derpp", "gsa", "hpcr", "mose"])
+def test_new_images_and_a_replay_batch_are_taught(base: str) -> None:
+    changes: dict[str, Any] = {"projection": 16} if base == "mose" else {}
+    learned = learner(f"{base}-mkd", learning_rate=5e-3, replay_batch=7, **changes)
+    shown: list[Any] = []
+    learned.shown = lambda *samples: shown.append(type(learned).shown(learned, *samples))
+    train = stepper(learned)
+    first, second = batches(1)[0], batches(1, start=10)[0]
+    train.step(first)
+    train.step(second)
+    images = shown[-1].images
+    assert len(images) == 17  # the batch, and 7 of the images stored before
+    assert torch.equal(images[:10], learned.normalise(second.images))
+    assert found_in(images[10:], learned.normalise(first.images)).all()
+
+
+@pytest.mark.parametrize("prediction", ["last", "mixture"])
+@pytest.mark.parametrize("classifier", ["nearest-mean", "linear"])
+def test_experts_predict_with_the_mean_weights(prediction: str, classifier: str) -> None:
+    changes: dict[str, Any] = {"prediction": prediction, "classifier": classifier}
+    learned = learner("mose-mkd", learning_rate=5e-3, projection=16, **changes)
+    train = stepper(learned)
+    for batch in batches(3):
+        train.step(batch)
+    images = batches(1)[0].images
+    before = learned.scores(images)
+    student = deepcopy(learned.network.state_dict())
+    mean = learned.predictor.state_dict()
+    learned.network.load_state_dict(mean)
+    learned.momentum_teacher.network.load_state_dict(mean)
+    learned.nearest_mean.clear()
+    assert torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
+    learned.network.load_state_dict(student)
+    learned.momentum_teacher.network.load_state_dict(student)
+    learned.nearest_mean.clear()
+    assert not torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
+
+
+def test_the_teacher_of_experts_grows_and_forgets_in_every_classifier() -> None:
+    learned = learner("mose-mkd", num_classes=None, projection=16, teacher_rate=0.2)
+    train = stepper(learned)
+    for batch in batches(2):
+        train.step(replace(batch, task=None))
+    learned.grow(4)
+    learned.forget(1)
+    heads = learned.momentum_teacher.network.classifiers()
+    for head, own in zip(heads, learned.network.classifiers(), strict=True):
+        assert head.out_features == 4
+        assert torch.equal(head.weight[1:], 0.25 * own.weight[1:])
 
 
 def test_the_settings_of_the_paper_are_those_of_er() -> None:
@@ -117,7 +171,7 @@ def test_the_settings_of_the_paper_are_those_of_er() -> None:
 
 @pytest.mark.parametrize("base", ["agem", "dvc", "gdumb", "mir", "scr"])
 def test_methods_without_one_loss_are_refused(base: str) -> None:
-    with pytest.raises(UserError, match=f"mkd cannot wrap {base}, .*take aser, er,"):
+    with pytest.raises(UserError, match=f"mkd cannot wrap {base}, .*take aser, derpp, er,"):
         method(f"{base}-mkd")
 
 
@@ -157,6 +211,12 @@ def test_new_images_compete_with_the_classes_asked_for(rivals: str) -> None:
     }[rivals]
     of_old = cross_entropy(logits[2:], labels[2:], reduction="none")
     assert torch.allclose(loss, torch.cat([of_new, of_old]).mean())
+
+
+@pytest.mark.parametrize(("rivals", "only"), [("task", False), ("none", True)])
+def test_labels_of_new_images_reach_the_classifier_unless_left_out(rivals: str, only: bool) -> None:
+    learned = learner("onpro-mkd", taught_rivals=rivals, projection=16, rotations=4)
+    assert learned.learns_new_by_replay_only is only
 
 
 def test_where_only_new_images_are_shown_they_compete_with_all() -> None:

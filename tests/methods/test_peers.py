@@ -43,9 +43,9 @@ def noted(learned: Any, name: str) -> list[Any]:
     return results
 
 
-@pytest.mark.parametrize("peers", [1, 2])
-def test_the_loss_of_a_chain(peers: int) -> None:
-    learned = learner("er-ccldc", peers=peers, chain_ce_weight=0.3, chain_weight=1.7, **QUICK)
+@pytest.mark.parametrize("name", ["er-chain", "er-ccldc"])
+def test_the_loss_of_a_chain(name: str) -> None:
+    learned = learner(name, chain_ce_weight=0.3, chain_weight=1.7, **QUICK)
     first, second = batches(2)
     train = stepper(learned)
     assert train.step(first) == {}  # nothing is stored yet
@@ -62,7 +62,135 @@ def test_the_loss_of_a_chain(peers: int) -> None:
         chain = 1.7 * torch.stack([taught(*pair) for pair in pairs]).sum()
         assert torch.allclose(terms[f"{prefix}chain_ce"], ce, rtol=1e-3)
         assert torch.allclose(terms[f"{prefix}chain"], chain, rtol=1e-2, atol=1e-4)
-    assert ("peer_ce" in terms) == (peers == 2)
+    assert ("peer_ce" in terms) == (name == "er-ccldc")
+
+
+def test_er_ace_shows_new_and_replayed_images_in_two_chains() -> None:
+    values = settings_for("erace-ccldc", "cifar100")
+    assert (values.chain_rivals, values.separate_chains) == ("batch", True)  # type: ignore[attr-defined] # of this wrapper
+    learned = learner(
+        "erace-ccldc", num_classes=6, chain_rivals="batch", separate_chains=True, **QUICK
+    )
+    stream = batches(1) + batches(2, start=10)
+    train = stepper(learned)
+    for batch in stream[:2]:
+        train.step(batch)
+    networks = [deepcopy(each.network) for each in learned.learners]
+    views, shown = noted(learned, "views"), noted(learned, "shown")
+    terms = train.step(stream[2])
+    labels = shown[0].first[:10], shown[0].first[10:]
+    assert torch.equal(labels[0], stream[2].labels)
+    assert len(labels[1]) == 20
+    # Classes 0 and 1 are old, 2 and 3 are those of the batch, 4 and 5 have not been met.
+    allowed = [2, 3, 4, 5] if set(stream[2].labels.tolist()) == {2, 3} else None
+    assert allowed is not None
+    for prefix, network, other in zip(("", "peer_"), networks, networks[::-1], strict=True):
+        ce, chain = torch.zeros(()), torch.zeros(())
+        for x, y, masked in zip(views, labels, (True, False), strict=True):
+            own, theirs = ([each.logits(view) for view in x] for each in (network, other))
+            for view in own:
+                logits, target = (view[:, allowed], y - 2) if masked else (view, y)
+                ce = ce + 0.5 * cross_entropy(logits, target)
+            for pair in zip(own, [*theirs[1:], theirs[3]], strict=True):
+                chain = chain + taught(*pair)
+        assert torch.allclose(terms[f"{prefix}chain_ce"], ce, rtol=1e-3)
+        assert torch.allclose(terms[f"{prefix}chain"], chain, rtol=1e-2, atol=1e-4)
+
+
+def test_replayed_images_alone_have_labels_in_two_chains_too() -> None:
+    learned = learner("er-chain", chain_rivals="none", separate_chains=True, **QUICK)
+    train = stepper(learned)
+    train.step(batches(1)[0])
+    calls = noted(learned, "label_loss")
+    terms = train.step(batches(2)[1])
+    of_new, of_old = calls[:4], calls[4:]
+    assert len(of_new) == len(of_old) == 4
+    assert torch.allclose(terms["chain_ce"], 0.5 * torch.stack(of_old).sum())
+
+
+def test_peers_store_the_mean_of_their_logits() -> None:
+    learned = learner("derpp-ccldc", augmentation="none", **QUICK)
+    train = stepper(learned)
+    networks = [deepcopy(each.network) for each in learned.learners]
+    first = batches(1)[0]
+    train.step(first)
+    images = learned.normalise(first.images)
+    expected = torch.stack([network.logits(images) for network in networks]).mean(dim=0)
+    stored = learned.memory.fields["logits"]
+    assert torch.allclose(stored, expected.detach(), rtol=1e-4, atol=1e-5)
+    assert learned.peer.memory is learned.memory
+
+
+def test_both_learners_recall_what_is_stored_with_an_image() -> None:
+    learned = learner("hpcr-gwm", **QUICK)
+    train = stepper(learned)
+    for batch in (*batches(2), *batches(2, start=10)):
+        terms = train.step(batch)
+    assert {"relations", "logits", "peer_relations", "peer_logits"} <= terms.keys()
+
+
+@pytest.mark.parametrize("name", ["gsa-ccldc", "hpcr-ccldc", "mose-gwm"])
+def test_classes_and_steps_are_counted_once_for_both_learners(name: str) -> None:
+    changes: dict[str, Any] = {"projection": 16} if "mose" in name else {}
+    learned = learner(name, learning_rate=5e-3, **changes)
+    train = stepper(learned)
+    for batch in (*batches(3), *batches(2, start=10)):
+        train.step(batch)
+    for each in learned.learners:
+        if hasattr(each, "task_steps"):
+            assert int(each.task_steps.count) == 2
+        if hasattr(each, "known"):
+            assert each.known.seen.tolist() == [True] * 4
+            assert each.known.old.tolist() == [True, True, False, False]
+    restored = learner(name, learning_rate=5e-3, **changes)
+    stepper(restored).load_state_dict(train.state_dict())
+    assert restored.peer.memory is restored.memory
+    assert torch.equal(restored.memory.labels, learned.memory.labels)
+
+
+def test_each_learner_weights_classes_by_its_own_gradients() -> None:
+    learned = learner("gsa-ccldc", learning_rate=5e-3)
+    train = stepper(learned)
+    for batch in batches(3):
+        train.step(batch)
+    counts, positive, _ = learned.sums
+    assert torch.equal(counts, learned.peer.sums[0])
+    assert not torch.equal(positive, learned.peer.sums[1])
+
+
+def test_peers_of_experts_predict_with_one_memory() -> None:
+    learned = learner("mose-gwm", learning_rate=5e-3, projection=16)
+    train = stepper(learned)
+    for batch in batches(4):
+        train.step(batch)
+    images = batches(1)[0].images
+    kind = type(learned).wrapped
+    scores = torch.stack([kind.scores(each, images) for each in learned.learners])
+    expected = scores.softmax(2).mean(0).log()
+    assert torch.allclose(learned.scores(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_wrappers_inside_keep_their_terms() -> None:
+    _, terms = trained("er-mkd-ccldc")
+    both = {"taught_ce", "taught_kl", "chain", "chain_ce"}
+    assert set(terms) == both | {f"peer_{name}" for name in both}
+    _, terms = trained("er-chain-mkd")
+    assert set(terms) == {"ce"} | both
+    learned, terms = trained("er-kd-mkd", steps=12)
+    assert learned.teacher.in_use
+    assert set(terms) == {"new", "replay", "distillation", "taught_ce", "taught_kl"}
+
+
+def test_the_mean_of_a_student_follows_when_students_are_fused() -> None:
+    learned, _ = trained("er-mkd-gwm")
+    stepper(learned).finish_task()
+    pairs = zip(
+        learned.predictor.parameters(),
+        learned.network.parameters(),
+        learned.momentum_teacher.network.parameters(),
+        strict=True,
+    )
+    assert all(torch.allclose(mean, (a + b) / 2, atol=1e-6) for mean, a, b in pairs)
 
 
 def test_each_view_is_made_of_the_one_before() -> None:
@@ -101,8 +229,8 @@ def test_both_learners_predict(name: str) -> None:
 
 
 def test_one_learner_can_teach_itself() -> None:
-    learned, terms = trained("er-ccldc", peers=1)
-    assert learned.peer is None
+    learned, terms = trained("er-chain")
+    assert learned.learners == (learned,)
     assert set(terms) == {"ce", "chain_ce", "chain"}
 
 
@@ -163,6 +291,7 @@ def test_the_settings_are_those_of_the_method() -> None:
 @pytest.mark.parametrize("other", ["kd", "mkd"])
 def test_nothing_wraps_peers(wrapper: str, other: str) -> None:
     assert method(f"er-{other}-{wrapper}")
+    assert method("er-chain-gwm")
     with pytest.raises(UserError, match="comes last"):
         method(f"er-{wrapper}-{other}")
 
@@ -172,7 +301,7 @@ def test_nothing_wraps_peers(wrapper: str, other: str) -> None:
     [
         ("er-ccldc", {"magnitude": 31}, "magnitude"),
         ("er-ccldc", {"operations": -1}, "operations"),
-        ("er-ccldc", {"peers": 3}, "peers"),
+        ("er-chain", {"chain_rivals": "some"}, "chain rivals"),
         ("er-gwm", {"fusion": 1.5}, "fusion"),
         ("er-gwm", {"average_rate": 0.0}, "average rate"),
     ],

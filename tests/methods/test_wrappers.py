@@ -24,6 +24,14 @@ from tests.methods.learners import DATA, batches, learner, refused, stepper, wat
 
 ROTATED = {"rotations": 4}
 QUICK = {"optimizer": "adam", "learning_rate": 5e-3}
+TAUGHT = {"teacher_rate": 0.1, "teacher_weight": 2.0}
+ADDED: list[tuple[str, dict[str, Any]]] = [
+    ("mkd", TAUGHT),
+    ("chain", {}),
+    ("ccldc", {}),
+    ("gwm", {}),
+]
+"""Wrappers that add a loss of new and replayed images."""
 OTHERS = [
     *(
         (f"{base}-rot", ROTATED)
@@ -31,9 +39,36 @@ OTHERS = [
     ),
     *(
         (f"{base}-kd", {})
-        for base in ("aser", "dvc", "erace", "gsa", "gss", "mir", "mose", "pcr", "scr")
+        for base in (
+            "aser",
+            "derpp",
+            "dvc",
+            "erace",
+            "gsa",
+            "gss",
+            "hpcr",
+            "mir",
+            "mose",
+            "pcr",
+            "scr",
+        )
     ),
     ("er-rot-kd", ROTATED),
+]
+FASTER = {"learning_rate": 5e-3}
+SMALL = {"projection": 16, **FASTER}
+PEERS = [
+    ("er-chain", QUICK),
+    ("er-ccldc", QUICK),
+    ("er-gwm", QUICK),
+    *((f"{base}-{name}", {**QUICK, **more}) for base in ("derpp", "erace") for name, more in ADDED),
+    *((f"{base}-{name}", {**FASTER, **more}) for base in ("gsa", "hpcr") for name, more in ADDED),
+    *((f"mose-{name}", {**SMALL, **more}) for name, more in ADDED),
+    ("onpro-chain-gwm", {**SMALL, **ROTATED}),
+    *(
+        (f"onpro-{name}", {**SMALL, **ROTATED, **TAUGHT})
+        for name in ("chain-mkd", "mkd-gwm", "mkd-ccldc")
+    ),
 ]
 
 
@@ -45,8 +80,7 @@ OTHERS = [
         ("er-kd", {}),
         ("er-kd-rot", ROTATED),
         ("er-mkd", QUICK),
-        pytest.param("er-ccldc", QUICK, marks=pytest.mark.thorough),
-        pytest.param("er-gwm", QUICK, marks=pytest.mark.thorough),
+        *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
     ],
 )
@@ -189,7 +223,32 @@ def test_a_bad_value_is_refused(name: str, changes: dict[str, Any]) -> None:
     refused(name, *changes, **changes)
 
 
-@pytest.mark.parametrize("name", ["er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("wrapper", ["ccldc", "gwm", "mkd"])
+@pytest.mark.parametrize("base", ["derpp", "er", "gsa", "hpcr", "mose"])
+def test_no_term_replaces_another(base: str, wrapper: str) -> None:
+    """Of a wrapper and its method, and of wrappers."""
+    changes: dict[str, Any] = {"projection": 16} if base == "mose" else {}
+    plain, both = (learner(name, **changes) for name in (base, f"{base}-{wrapper}"))
+    alone = learner(f"er-{wrapper}")
+    stream = (*batches(2), *batches(2, start=10))
+    names = [set[str](), set[str](), set[str]()]
+    for each, found in zip((plain, alone, both), names, strict=True):
+        for batch in stream:
+            found |= stepper(each).step(batch).keys()
+    of_method = names[0] if base != "er" else set()
+    assert not of_method & names[1]
+    assert names[2] >= of_method | (names[1] - {"ce", "peer_ce"})
+
+
+@pytest.mark.parametrize("name", ["derpp-rot", "hpcr-rot"])
+def test_rotations_refuse_stored_logits(name: str) -> None:
+    with pytest.raises(UserError, match="stores the logits"):
+        method(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["er-mkd", "er-ccldc", "er-gwm", "gsa-ccldc", "hpcr-gwm", "derpp-mkd", "erace-chain"]
+)
 def test_a_step_makes_no_generator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that a GPU records cannot."""
     learned = learner(name)

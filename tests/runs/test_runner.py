@@ -8,14 +8,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from onpro._version import __version__
 from onpro.errors import UserError
 from onpro.methods import settings_for
 from onpro.runs import Finished, finished, prepare, run
+from onpro.runs.result import gpu_processes
 from onpro.training import EvaluationEvent, StepEvent
 from tests.reports.made_up import result
 from tests.tiny_runs import ER as CONFIG
@@ -284,3 +287,21 @@ def test_a_finished_run_shows_itself_in_notebooks() -> None:
     assert "&lt;b&gt;" in shown
     assert f"average {content['average_accuracy']:.1f}" in shown
     assert shown.count("<td></td>") == 1, "task 2 after task 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [("echo 101; echo 102", 2), ("echo 101", 1), ("exit 9", None), ("", None), (None, None)],
+)
+def test_processes_on_a_gpu_are_counted(
+    script: str | None, count: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    if script is not None:
+        tool.write_text(f'#!/bin/sh\n[ "$1" = --id=GPU-1a2b ] || exit 1\n{script}\n')
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    properties = SimpleNamespace(uuid="1a2b")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert gpu_processes(torch.device("cuda")) == count
+    assert gpu_processes(torch.device("cpu")) is None

@@ -19,6 +19,7 @@ from onpro.training import Trainer, pick_engine
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine, GraphEngine, capture, capture_error, capture_stream
 from onpro.training.stepper import Stepper
+from tests.methods.learners import WRAPPED
 
 CPU = torch.device("cpu")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -30,14 +31,16 @@ def trained(name: str, engine: Engine, device: torch.device) -> Trainer:
     return trainer
 
 
-def untrained(name: str, engine: Engine, device: torch.device, *, fused: bool = False) -> Trainer:
+def untrained(
+    name: str, engine: Engine, device: torch.device, *, fused: bool = False, memory: int = 40
+) -> Trainer:
     data = tiny()
     stream = ClassIncremental(data, 3, device=device)
     context = Context(
         data.image_shape,
         Normalise(data.mean, data.std),
         num_classes=stream.num_classes,
-        memory=40,
+        memory=memory,
         device=device,
         fused=fused,
     )
@@ -77,7 +80,7 @@ def test_a_compiled_network_learns_the_same(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("name", [*sorted(methods()), *WRAPPED])
 def test_a_graph_computes_what_single_operations_do(name: str) -> None:
     device = torch.device("cuda")
     eager, graph = trained(name, "eager", device), trained(name, "graph", device)
@@ -88,7 +91,28 @@ def test_a_graph_computes_what_single_operations_do(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-@pytest.mark.parametrize("name", [*sorted(methods()), "er-mkd", "er-ccldc", "er-gwm"])
+@pytest.mark.parametrize("name", ["er", "derpp", "mir", "ocm", "onpro", "pcr", "scr", "er-mkd"])
+def test_a_graph_replays_steps_while_the_memory_fills(name: str) -> None:
+    """The memory is full in the middle of the second of three tasks."""
+    device = torch.device("cuda")
+    eager, graph = (untrained(name, kind, device, memory=190) for kind in ("eager", "graph"))
+    with deterministic_mode(device):
+        for batch in eager.stream:
+            eager.stepper.step(batch)
+        replays = 0
+        for batch in graph.stream:
+            graph.stepper.step(batch)
+            learn = graph.stepper._learn
+            assert isinstance(learn, GraphEngine)
+            if graph.method.memory.free:
+                replays = learn._replays
+    assert replays > 3
+    assert same_state(graph.method, eager.method)
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("name", [*sorted(methods()), *WRAPPED])
 def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
     plain, fused = (first_losses(name, torch.device("cuda"), fused=f) for f in (False, True))
     for before, after in zip(plain, fused, strict=True):
@@ -97,7 +121,7 @@ def test_fused_kernels_change_nothing_but_rounding(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-def test_a_recording_is_played_after_all_that_was_prepared_for_it(
+def test_a_graph_is_replayed_after_all_that_was_prepared_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begin: Any = torch.cuda.CUDAGraph.capture_begin
@@ -118,19 +142,20 @@ def test_a_recording_is_played_after_all_that_was_prepared_for_it(
 
 @pytest.mark.gpu
 @on_gpu
-def test_a_recording_that_is_under_way_is_not_given_up() -> None:
+def test_a_graph_is_not_freed_while_it_is_replayed() -> None:
     er = untrained("er", "graph", torch.device("cuda")).stepper
     learn = er._learn
     assert isinstance(learn, GraphEngine)
     batches = list(islice(ClassIncremental(tiny(), 3, device="cuda"), 10))
-    for batch in batches[:8]:  # it records once the memory is full
+    for batch in batches[:8]:  # the memory is full
         er.step(batch)
+    graph = learn._graphs[-1].step
     idle: list[bool] = []
-    weakref.finalize(learn._captured, lambda: idle.append(torch.cuda.current_stream().query()))
+    weakref.finalize(graph, lambda: idle.append(torch.cuda.current_stream().query()))
+    del graph
     torch.cuda._sleep(10**8)
     er.step(batches[8])
-    learn._phase = None  # another one begins
-    er.step(batches[9])
+    learn._release()
     assert idle == [True]
 
 
@@ -154,7 +179,7 @@ def test_steps_of_another_kind_may_come_between(name: str) -> None:
 
 @pytest.mark.gpu
 @on_gpu
-def test_garbage_does_not_spoil_a_recording() -> None:
+def test_garbage_does_not_spoil_a_capture() -> None:
     """A graph that nobody needs any more, in a cycle, when Python collects all the time."""
     device = torch.device("cuda")
     cycle: list[object] = [trained("er", "graph", device)]
@@ -172,7 +197,7 @@ def test_garbage_does_not_spoil_a_recording() -> None:
 
 @pytest.mark.gpu
 @on_gpu
-def test_most_steps_are_played_from_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_steps_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cuda")
     learned = counting(monkeypatch)
     trainer = trained("er", "graph", device)
@@ -236,7 +261,7 @@ def raised_inside(first: Exception, then: RuntimeError) -> RuntimeError:
     return then
 
 
-def test_only_a_recording_that_fails_is_blamed_on_recording() -> None:
+def test_only_a_capture_that_fails_is_blamed_on_capturing() -> None:
     forbidden = RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
     refusal = capture_error(forbidden, "er")
     assert isinstance(refusal, UserError)
@@ -248,7 +273,7 @@ def test_only_a_recording_that_fails_is_blamed_on_recording() -> None:
     )
 
 
-def test_the_first_error_in_a_recording_counts() -> None:
+def test_the_first_error_in_a_capture_counts() -> None:
     after = RuntimeError("operation failed due to a previous error during capture")
     slip = KeyError("a slip")
     assert capture_error(raised_inside(slip, after), "er") is slip

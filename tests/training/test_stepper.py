@@ -219,7 +219,7 @@ def test_another_engine_takes_over_between_steps(monkeypatch: pytest.MonkeyPatch
     used: list[str] = []
 
     class Graph:
-        def __init__(self, method: object, step: Callable[[Batch], Terms]) -> None:
+        def __init__(self, method: object, step: Callable[[Batch], Terms], **_: object) -> None:
             self.step = step
 
         def __call__(self, batch: Batch) -> Terms:

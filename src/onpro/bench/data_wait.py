@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from onpro.bench.clock import wait
@@ -13,12 +14,15 @@ from onpro.streams import Batch
 from onpro.training import Trainer
 
 WARM_UP = 20
-"""Steps before the measurement: engines are at their speed, and workers have started and decode
-ahead."""
+"""Steps with a full memory before the measurement: engines are at their speed, and workers have
+started and decode ahead."""
 
 
 def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
     """Time steps on the stream of a data set, and on the same batches once they are on the device.
+
+    The memory is full when the measurement begins. All steps are computed once before, because a
+    GPU prepares kernels for each new shape the first time.
 
     Args:
         config: the run.
@@ -31,14 +35,17 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
         are fetched, so that fetching need not mean waiting.
     """
     trainer = prepare(config, data)
-    if len(trainer.stream) < WARM_UP + steps:
+    warm_up = -(-config.memory // config.batch_size) + WARM_UP
+    if len(trainer.stream) < warm_up + steps:
         raise UserError(
-            f"the stream of {config.data} has {len(trainer.stream)} steps, but {WARM_UP} to warm up"
-            f" and {steps} to measure are needed; give fewer --steps."
+            f"the stream of {config.data} has {len(trainer.stream)} steps, but {warm_up} to fill "
+            f"the memory and {steps} to measure are needed; give fewer --steps or less --memory."
         )
-    kept: list[Batch] = []
-    streamed, fetching = _milliseconds(trainer, _keeping(iter(trainer.stream), kept), steps)
-    alone, _ = _milliseconds(prepare(config, data), iter(kept), steps)
+    kept = list(islice(trainer.stream, warm_up + steps))
+    _milliseconds(trainer, iter(kept), warm_up, steps)
+    again = prepare(config, data)
+    streamed, fetching = _milliseconds(again, iter(again.stream), warm_up, steps)
+    alone, _ = _milliseconds(prepare(config, data), iter(kept), warm_up, steps)
     return {
         "method": config.method,
         "data": config.data,
@@ -56,16 +63,12 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
     }
 
 
-def _keeping(batches: Iterator[Batch], kept: list[Batch]) -> Iterator[Batch]:
-    for batch in batches:
-        kept.append(batch)
-        yield batch
-
-
-def _milliseconds(trainer: Trainer, batches: Iterator[Batch], steps: int) -> tuple[float, float]:
-    """Return the mean time of a step, and that of fetching its batch, after warming up."""
+def _milliseconds(
+    trainer: Trainer, batches: Iterator[Batch], warm_up: int, steps: int
+) -> tuple[float, float]:
+    """Return the mean time of a step, and that of fetching its batch, after some steps."""
     device = trainer.method.context.device
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         trainer.stepper.step(next(batches))
     wait(device)
     fetching, began = 0.0, time.perf_counter()

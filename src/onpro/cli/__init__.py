@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "classify image files with the model of a run",
     "report": "print tables of finished runs beside the paper's values",
     "figure": "draw a figure from finished runs",
+    "pack": "store finished runs in one file",
     "bench": "measure how fast steps are and where their time goes",
 }
 

@@ -29,10 +29,10 @@ class FigureOptions:
 
     name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
     """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
-    memory, prototypes, replay, shortcut, stream, sweep or time; see --list."""
+    memory, paper, prototypes, replay, shortcut, stream, sweep or time; see --list."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
-    """Run folders, or folders that contain run folders at any depth; stream needs none."""
+    """Run folders, packed files, or folders that contain them at any depth; stream needs none."""
 
     list: bool = False
     """List the figures."""
@@ -147,11 +147,12 @@ def _config(options: FigureOptions, kind: StreamKind) -> "RunConfig":
 def _configs_of(paths: Sequence[Path], data_dir: Path | None) -> "list[RunConfig]":
     """Return the configurations of runs, finished or not."""
     from onpro.runs import read_config, read_runs
+    from onpro.runs.config import parse_config
 
     begun = [path for path in paths if (path / "config.json").is_file()]
     others = [path for path in paths if path not in begun]
-    folders = begun + [run.folder for run in (read_runs(others) if others else [])]
-    configs = map(read_config, folders)
+    runs = read_runs(others) if others else []
+    configs = [*map(read_config, begun), *(parse_config(run.config) for run in runs)]
     return [replace(config, data_dir=data_dir or config.data_dir) for config in configs]
 
 

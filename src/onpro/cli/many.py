@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions, ManyOptions
 from onpro.cli.printing import print_table
@@ -22,7 +23,7 @@ from onpro.experiments.executors import JobResult, requests
 from onpro.experiments.experiment import IN_TABLES, Measure, Setup, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
-from onpro.reports.plans import PLAN, duration, plan_records, total_seconds
+from onpro.reports.plans import PLAN, duration, plan_records
 from onpro.reports.tables import results, with_comparisons
 from onpro.runs import RunConfig, require_writable
 from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
@@ -113,15 +114,30 @@ def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int
         _print_states(planned, seconds)
         print(_counts(planned))
         if left:
-            total = total_seconds(left, seconds)
-            if total is None:
-                print("time left: unknown (--calibrate estimates it)")
-            else:
-                at_once = f"about {duration(total / slots)} with {slots} at once"
-                print(f"time left: {duration(total)} one run after another, {at_once}")
+            print(_time_left(left, estimates, planned.out, slots))
     else:
         print(render(plan_records(planned, seconds), PLAN, options.format))
     _say_problems(planned)
+
+
+def _time_left(left: Sequence[RunConfig], estimates: Estimates, out: Path, slots: int) -> str:
+    """Return a sentence on the time of runs, of those whose time is known."""
+    times = [estimates.seconds(config, out) for config in left]
+    known = [time for time in times if time is not None]
+    if not known:
+        return "time left: unknown (--calibrate estimates it)"
+    total = sum(known)
+    of = f" for {len(known)} of {len(left)} runs" if len(known) < len(left) else ""
+    at_once = f"about {duration(total / slots)} with {slots} at once"
+    text = f"time left{of}: {duration(total)} one run after another, {at_once}"
+    notes = []
+    if estimates.hardware:
+        notes.append(f"estimated from runs on {', '.join(sorted(estimates.hardware))}")
+    if estimates.is_bound:
+        notes.append("too long for some, whose times include those of runs beside them")
+    if of:
+        notes.append("--calibrate estimates the others")
+    return f"{text} ({'; '.join(notes)})" if notes else text
 
 
 def _print_states(planned: Plan, seconds: Callable[[RunConfig], float | None]) -> None:
@@ -132,7 +148,12 @@ def _print_states(planned: Plan, seconds: Callable[[RunConfig], float | None]) -
     for data in dict.fromkeys(run.config.data for run in runs):
         states = [str(run.state) for run in runs if run.config.data == data]
         there = [config for config in left if config.data == data]
-        time = duration(total_seconds(there, seconds)) if there else ""
+        times = [seconds(config) for config in there]
+        known = [time for time in times if time is not None]
+        unknown = len(times) - len(known)
+        parts = [duration(sum(known))] if known else []
+        parts += [f"{unknown} unknown" if known else "unknown"] if unknown else []
+        time = " + ".join(parts)
         counts = [str(states.count(state)) for state in shown]
         rows.append([data, str(len(states)), *counts, time])
     print_table(["data", "runs", *shown, "time left"], rows)

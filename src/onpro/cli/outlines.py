@@ -107,7 +107,8 @@ def read(folder: Path, decorator: str) -> dict[str, Outline]:
             about = {"name": _value(name)}
             about |= {str(word.arg): _value(word.value) for word in call.keywords}
             data, named = about.pop("data", {}), about.pop("recipes", {})
-            about.pop("bases", None)
+            for values in ("bases", "bases_on"):
+                about.pop(values, None)
             kind = _settings(ast.unparse(settings), classes)
             found[about["name"]] = Outline(about, kind, named, data)
     return dict(sorted(found.items()))

@@ -45,7 +45,8 @@ class ReportOptions:
     """Which runs to report, and how."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, or folders that contain run folders at any depth."""
+    """Run folders, packed files, or folders that contain them at any depth; a packed file may be
+    followed by a pattern of names, as in results.jsonl/er-*."""
 
     out: Path | None = None
     """File to write; its ending gives the format: .txt, .md, .tex, .csv, .json, or .html for a page
@@ -67,6 +68,11 @@ class ReportOptions:
     pictures: bool = True
     """In a page, show features and attention of the networks that runs have kept, which takes some
     seconds for each."""
+
+    coverage: bool = False
+    """Print all cells of the paper's tables, and which of them these runs measure. A cell agrees
+    with the paper if the means differ by at most 2 points, or if the paper's is in the 95 %
+    interval of ours."""
 
     compare: bool = False
     """Compare all pairs of rows with the same data set and memory by Welch's test, with Holm's
@@ -141,14 +147,18 @@ def _pictures(experiments: "Sequence[Experiment]") -> "list[Picture]":
 
 def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: ReportOptions) -> str:
     from onpro.experiments.comparison import compare
+    from onpro.experiments.coverage import coverage
     from onpro.experiments.experiment import named_measures
     from onpro.reports import by_stream
+    from onpro.reports.coverage import coverage_tables
     from onpro.reports.tables import comparisons, conditions, results
 
     measures = named_measures(options.measures)
     for measure in measures:
         if not any(one.values(measure) for one in experiments):
             raise UserError(f"none of these runs has measured '{measure}'.")
+    if options.coverage:
+        return coverage_tables(coverage(experiments), kind)
     if options.streams:
         return by_stream(experiments)
     if options.compare:

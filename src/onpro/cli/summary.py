@@ -32,6 +32,8 @@ def print_runs(runs: Sequence[Finished], file: TextIO) -> None:
         seconds = written(run.result["train_seconds"], ".1f")
         sharing = run.result.get("shared_by", 1)
         part = f", its part of {sharing} runs side by side" if sharing > 1 else ""
+        if (run.result.get("gpu_processes") or 1) > 1:
+            part += ", beside other processes on the GPU"
         print(f"{'training':<20} {seconds:>6} s{part}", file=file)
         print(f"{'saved in':<20} {visible(str(run.folder))}", file=file)
     experiments = found(runs)

@@ -9,14 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.runs.config import RunConfig, read_config
+from onpro.runs.config import RunConfig, parse_config
 from onpro.runs.reading import read_runs
+from onpro.runs.result import machine
 from onpro.runs.runner import prepare
 from onpro.runs.status import progress
 from onpro.training import EvaluationEvent, StepEvent, Trainer
 
 Kind = tuple[object, ...]
 """What runs must have in common to take about as long."""
+
+ANY = "any"
+"""In the place of a device."""
 
 CALIBRATION_BATCHES = 2
 """Batches of each class in the short stream that is timed."""
@@ -25,25 +29,38 @@ CALIBRATION_BATCHES = 2
 class Estimates:
     """Seconds that runs take: runs of equal settings, else of the same method and stream.
 
-    Of runs side by side that is each one's own part. Older versions counted the time of the others
-    too: their runs are asked only where there are no such runs of this version.
+    Runs on the same kind of device are asked first, then runs on any other; `hardware` says on what
+    the latter have run. Of runs side by side the time is each one's own part. Older versions
+    counted the time of the others too: their runs are asked only where there are no such runs of
+    this version.
     """
 
     def __init__(self, out: Path) -> None:
         parts: dict[Kind, list[float]] = {}
         older: dict[Kind, list[float]] = {}
+        self.hardware: set[str] = set()
+        """Other hardware whose times have been used."""
+        self.is_bound = False
+        """Whether times have been used that include those of other runs."""
+        self._hardware: dict[Kind, str] = {}
         for config, result in _timed(out):
             seconds = result["train_seconds"] + result["eval_seconds"]
-            for kind in _kinds(config, result["device"]):
+            for kind in (*_kinds(config, result["device"]), *_kinds(config, ANY)):
                 known = parts if "shared_by" in result else older
                 known.setdefault(kind, []).append(seconds)
+                self._hardware[kind] = machine(result["hardware"])
         self._seconds = older | parts
+        self._bounds = older.keys() - parts.keys()
 
     def seconds(self, config: RunConfig, out: Path) -> float | None:
         """Return the estimated seconds an unfinished run still takes; None if unknown."""
-        known = next((k for k in _kinds(config, config.device) if k in self._seconds), None)
+        kinds = (*_kinds(config, config.device), *_kinds(config, ANY))
+        known = next((kind for kind in kinds if kind in self._seconds), None)
         if known is None:
             return None
+        if known[-1] == ANY:
+            self.hardware.add(self._hardware[known])
+        self.is_bound |= known in self._bounds
         begun = progress(config, out)
         return max(0.0, fmean(self._seconds[known]) - (begun.seconds if begun else 0.0))
 
@@ -98,7 +115,7 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
         return
     for run in runs:
         try:
-            config = read_config(run.folder)
+            config = parse_config(run.config)
         except UserError:  # of another version
             continue
         yield config, run.result

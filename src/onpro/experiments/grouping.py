@@ -10,9 +10,8 @@ from onpro.experiments.experiment import Experiment
 from onpro.experiments.tables import reported
 from onpro.methods import settings_for
 from onpro.nn import is_pretrained
-from onpro.runs import Finished, RunConfig, read_config
-from onpro.runs.config import SHORTCUT
-from onpro.runs.files import read_json
+from onpro.runs import Finished, RunConfig
+from onpro.runs.config import SHORTCUT, parse_config
 from onpro.streams import Disjoint, stream_kind
 
 STREAM = (
@@ -54,15 +53,10 @@ def found(runs: Iterable[Finished]) -> list[Experiment]:
 def configuration(run: Finished) -> dict[str, Any]:
     """Return the configuration of a finished run; empty if it cannot be read.
 
-    Results of older versions do not hold it; then it is that of the run's folder.
+    Results of older versions do not hold it; then it is that of `config.json`.
     """
     config = run.result.get("config")
-    if not isinstance(config, dict):
-        try:
-            config = read_json(run.folder / "config.json")
-        except UserError:
-            return {}
-    return config if isinstance(config, dict) else {}
+    return config if isinstance(config, dict) else run.config
 
 
 def digest_of(run: Finished) -> str | None:
@@ -71,7 +65,7 @@ def digest_of(run: Finished) -> str | None:
     if isinstance(known, str):
         return known
     try:
-        return read_config(run.folder).experiment
+        return parse_config(run.config).experiment
     except UserError:
         return None
 

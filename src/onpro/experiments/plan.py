@@ -13,7 +13,7 @@ from onpro.methods import settings_for
 from onpro.nn import Precision
 from onpro.runs.config import KeptModel, ProbeName, RunConfig
 from onpro.runs.files import is_held
-from onpro.runs.runner import finished, finished_by_identity
+from onpro.runs.reading import Finished, finished, finished_by_identity
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 
@@ -109,7 +109,9 @@ def configurations(setup: Setup, place: Place) -> Iterator[RunConfig]:
         )
 
 
-def _planned(setup: Setup, out: Path, place: Place, renamed: Mapping[str, Path]) -> Experiment:
+def _planned(
+    setup: Setup, out: Path, place: Place, renamed: Mapping[str, Path | Finished]
+) -> Experiment:
     try:
         configs = list(configurations(setup, place))
     except UserError as error:
@@ -120,7 +122,7 @@ def _planned(setup: Setup, out: Path, place: Place, renamed: Mapping[str, Path])
     return described(configs[0].what(), runs=runs, planned=planned)
 
 
-def _examine(config: RunConfig, out: Path, renamed: Mapping[str, Path]) -> PlannedRun:
+def _examine(config: RunConfig, out: Path, renamed: Mapping[str, Path | Finished]) -> PlannedRun:
     try:
         done = finished(config, out, renamed)
     except UserError as error:

@@ -15,6 +15,7 @@ from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.gradcam import attention
 from onpro.figures.matrices import confusion, matrix
 from onpro.figures.projections import features
+from onpro.figures.published import paper
 from onpro.figures.settings import replay, sweep
 from onpro.figures.shortcuts import shortcut
 from onpro.figures.similarities import prototypes
@@ -31,7 +32,7 @@ FIGURES: dict[str, Draw] = {
     figure.__name__: figure
     for figure in (
         *(accuracy, attention, compute, confusion, features, forgetting),
-        *(matrix, memory, prototypes, replay, shortcut, sweep, time),
+        *(matrix, memory, paper, prototypes, replay, shortcut, sweep, time),
     )
 }
 """Figures of experiments; `stream` is drawn from streams."""

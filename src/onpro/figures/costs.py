@@ -157,4 +157,5 @@ def _images(experiment: Experiment) -> float:
 
 
 def _shared(experiment: Experiment) -> bool:
-    return any(run.result.get("shared_by", 2) > 1 for run in experiment.runs)
+    results = [run.result for run in experiment.runs]
+    return any(r.get("shared_by", 2) > 1 or (r.get("gpu_processes") or 1) > 1 for r in results)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.figures.models import KeptModel, load_models
-from onpro.figures.style import COLORS, INK, QUIET, Legend, Options, blank, names_of, wrapped
+from onpro.figures.style import CLASS_COLORS, INK, QUIET, Legend, Options, blank, names_of, wrapped
 from onpro.methods.base import EVAL_BATCH
 from onpro.text import visible
 
@@ -29,7 +29,7 @@ PERPLEXITY = 30.0
 FEW = 24
 """Largest number of classes with a colour and marker each; of more, tasks are shades."""
 
-OLD, NEW = ("o", "s", "^"), ("x", "+", "1")
+OLD, NEW = ("o", "s"), ("x", "+")
 """Markers of old and new classes; the second for the classes whose colours are taken."""
 
 PROJECTIONS = {"tsne": "t-SNE", "pca": "PCA"}
@@ -115,8 +115,8 @@ def _handle(number: int) -> Any:
         [],
         [],
         linestyle="",
-        marker=OLD[number // len(COLORS)],
-        color=COLORS[number % len(COLORS)],
+        marker=OLD[number // len(CLASS_COLORS)],
+        color=CLASS_COLORS[number % len(CLASS_COLORS)],
         markersize=4,
     )
 
@@ -156,8 +156,8 @@ def _scatter(
             axes.scatter(
                 points[own, 0],
                 points[own, 1],
-                color=COLORS[number % len(COLORS)],
-                marker=markers[number // len(COLORS)],
+                color=CLASS_COLORS[number % len(CLASS_COLORS)],
+                marker=markers[number // len(CLASS_COLORS)],
                 linewidths=lines,
                 **style,
             )

@@ -23,6 +23,8 @@ QUIET = "#8a8a8a"
 LIGHT = "#e6e6e6"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f6000", "#4d4d4d")
 """Distinct for colour-blind people too (after Okabe and Ito)."""
+CLASS_COLORS = (*COLORS, "#882255", "#a6c81e", "#b3a2f0", "#f2a07b")
+"""Colours of clouds of points, enough for ten classes; the last four are less distinct."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 """Fewer than markers, so that 28 lines differ in one of the two without colour."""

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from onpro.losses.precision import MASKED_LOGIT, float32
-
-EPSILON = 1e-8
-"""ε of the row loss."""
+from onpro.losses.row_blocks import EPSILON, row_loss
 
 
 @float32
@@ -97,12 +95,14 @@ def new_instance_loss(similarity: Tensor, labels: Tensor, temperature: float) ->
     Returns:
         The scalar loss.
     """
+    if similarity.device.type == "cpu":
+        return row_loss(similarity, labels.repeat(2), temperature, new=True)
     itself = torch.eye(len(similarity), dtype=torch.bool, device=similarity.device)
     rows = RowLosses.of(similarity, temperature, excluded=itself)
     views = len(labels)
     pair = torch.cat([rows.log_shares.diagonal(views), rows.log_shares.diagonal(-views)])
     pair_loss = rows.log_totals - pair
-    return (2 * rows.mean_loss(_same_label(labels)) + pair_loss).mean()
+    return (2 * rows.mean_loss(_same_label(labels.repeat(2))) + pair_loss).mean()
 
 
 @float32
@@ -119,7 +119,7 @@ def replay_instance_loss(similarity: Tensor, labels: Tensor, temperature: float)
     Returns:
         The scalar loss.
     """
-    return RowLosses.of(similarity, temperature).mean_loss(_same_label(labels)).mean()
+    return _mean_row_loss(similarity, labels.repeat(2), temperature)
 
 
 @float32
@@ -137,8 +137,13 @@ def previous_instance_loss(similarity: Tensor, labels: Tensor, temperature: floa
     Returns:
         The scalar loss.
     """
-    same = labels[:, None] == labels[None, :]
-    return RowLosses.of(similarity, temperature).mean_loss(same).mean()
+    return _mean_row_loss(similarity, labels, temperature)
+
+
+def _mean_row_loss(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    if similarity.device.type == "cpu":
+        return row_loss(similarity, labels, temperature)
+    return RowLosses.of(similarity, temperature).mean_loss(_same_label(labels)).mean()
 
 
 class RowLosses(NamedTuple):
@@ -173,6 +178,5 @@ class RowLosses(NamedTuple):
 
 
 def _same_label(labels: Tensor) -> Tensor:
-    """Return (2B, 2B), whether two rows of two views have the same label."""
-    both = torch.cat([labels, labels])
-    return both[:, None] == both[None, :]
+    """Return (n, n), whether two rows have the same label."""
+    return labels[:, None] == labels[None, :]

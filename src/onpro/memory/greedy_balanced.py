@@ -38,7 +38,6 @@ class GreedyBalancedMemory(Memory):
         *,
         device: torch.device | str,
     ) -> None:
-        self._filled = torch.zeros(1, dtype=torch.int64, device=device)
         extra = {"arrived": ((), torch.int64)}
         super().__init__(capacity, image_shape, device=device, extra=extra)
         self.first_stored = torch.full((classes,), NOT_STORED, device=device)
@@ -47,11 +46,15 @@ class GreedyBalancedMemory(Memory):
     @property
     def fill(self) -> int:
         """Number of filled slots; a host–device sync."""
-        return int(self._filled)
+        return int(self.filled)
 
     @fill.setter
     def fill(self, count: int) -> None:
-        self._filled.fill_(count)
+        self.filled.fill_(count)
+
+    def has(self, count: int) -> bool:
+        """Return whether at least `count` slots are filled; a host–device sync."""
+        return self.fill >= count
 
     @property
     def phase(self) -> Hashable:
@@ -88,7 +91,7 @@ class GreedyBalancedMemory(Memory):
         """
         rows = torch.arange(self.capacity + 1, device=self.device)
         numbers = self.arrived + torch.arange(len(labels), device=self.device)
-        filled, first_stored = self._filled, self.first_stored
+        filled, first_stored = self.filled, self.first_stored
         arrived = self._fields["arrived"].clone()
         stored = rows < filled
         owner = self._labels.masked_fill(~stored, -1)

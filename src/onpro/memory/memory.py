@@ -32,8 +32,13 @@ class Memory:
     """A fixed number of slots, each for an image, its label and further fields.
 
     Slots are filled in order. `fill`, the number of filled slots, is a Python number, so that
-    shapes are known without host–device sync. The number of items that have arrived is counted on
-    the device, so that a captured step can be replayed without the host.
+    shapes are known without host–device sync. It is counted on the device too, like the number of
+    items that have arrived, so that a captured step can be replayed without the host.
+
+    A captured step can be replayed while the memory fills if it only asks `has`, `room_for_items`
+    and `filled`, as the reservoir and uniform sampling do: `replayable_fills` are the numbers of
+    filled slots for which the host would decide the same. Whoever reads `fill`, or a view of the
+    filled slots, decides by the exact number.
 
     The storage has one more row than slots, the *bin*, at index `capacity`. Policies write rejected
     items there, so that one indexed copy writes a whole batch, without a host–device sync for the
@@ -48,9 +53,10 @@ class Memory:
             of classes, it must be the last, which `grow_field` can widen.
     """
 
-    fill: int
     arrived: Tensor
     """(1,): number of items that have arrived."""
+    filled: Tensor
+    """(1,): number of filled slots, on the device."""
 
     def __init__(
         self,
@@ -67,7 +73,10 @@ class Memory:
         self.capacity = capacity
         self.image_shape = tuple(image_shape)
         self.device = torch.device(device)
-        self.fill = 0
+        self.samples_by_key = self.device.type == "cuda"
+        """Whether uniform sampling draws a number for every slot, also while the memory fills."""
+        self._fill = 0
+        self.filled = torch.zeros(1, dtype=torch.int64, device=device)
         self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
         self._arrived = 0  # the same on the host, up to capacity + 1
         self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
@@ -76,9 +85,67 @@ class Memory:
             name: torch.zeros((rows, *shape), dtype=field_dtype, device=device)
             for name, (shape, field_dtype) in (extra or {}).items()
         }
+        self.watch()
 
     def __len__(self) -> int:
         return self.fill
+
+    @property
+    def fill(self) -> int:
+        """Number of filled slots."""
+        self._require_fill(self._fill, self._fill)
+        return self._fill
+
+    @fill.setter
+    def fill(self, count: int) -> None:
+        self._fill = count
+        self.filled.fill_(count)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no slot is filled."""
+        return not self.has(1)
+
+    def has(self, count: int) -> bool:
+        """Return whether at least `count` slots are filled."""
+        enough = self._fill >= count
+        self._require_fill(*((count, self.capacity) if enough else (0, count - 1)))
+        return enough
+
+    def room_for_items(self, arriving: int) -> int:
+        """Return how many of the arriving items find a free slot."""
+        free = self.capacity - self._fill
+        if not free:
+            self._require_fill(self.capacity, self.capacity)
+        elif free >= arriving:
+            self._require_fill(0, self.capacity - arriving)
+        else:
+            self._require_fill(self._fill, self._fill)
+        return min(arriving, free)
+
+    def watch(self) -> None:
+        """Start to note for which numbers of filled slots the host would decide the same."""
+        self._replayable, self._added = range(self.capacity + 1), 0
+
+    @property
+    def replayable_fills(self) -> range:
+        """Numbers of filled slots at the last `watch` with which all would have gone the same."""
+        return self._replayable
+
+    def _require_fill(self, lowest: int, highest: int) -> None:
+        """Note that a decision holds for these numbers of slots filled now."""
+        start = max(self._replayable.start, lowest - self._added)
+        self._replayable = range(start, min(self._replayable.stop, highest - self._added + 1))
+
+    @property
+    def counters(self) -> tuple[int, int]:
+        """The numbers of filled slots and of arrived items on the host, the latter capped."""
+        return self._fill, self._arrived
+
+    @counters.setter
+    def counters(self, counts: tuple[int, int]) -> None:
+        self._fill, arrived = counts
+        self._arrived = min(arrived, self.capacity + 1)
 
     @property
     def bin(self) -> int:
@@ -136,7 +203,11 @@ class Memory:
 
     def advance(self, arrived: int) -> None:
         """Count items that arrived and were first written to the free slots in order."""
-        self.fill = min(self.capacity, self.fill + arrived)
+        added = self.room_for_items(arrived)
+        if added:
+            self._fill += added
+            self._added += added
+            self.filled += added
         self.count(arrived)
 
     def count(self, arrived: int) -> None:
@@ -156,8 +227,18 @@ class Memory:
 
     @property
     def phase(self) -> Hashable:
-        """Host-side state that determines the shapes of a training step."""
-        return self.fill, self.overflowed
+        """Host-side state that determines the operations of a step, apart from the fill."""
+        return self.overflowed
+
+    @property
+    def in_use(self) -> Tensor:
+        """(capacity,): whether each slot is filled."""
+        return torch.arange(self.capacity, device=self.device) < self.filled
+
+    @property
+    def slot_labels(self) -> Tensor:
+        """The labels in all slots (capacity,), a view; those of free slots are arbitrary."""
+        return self._labels[: self.capacity]
 
     def remove(self, label: int) -> None:
         """Erase all items of a class; the others move to the first slots in their order.

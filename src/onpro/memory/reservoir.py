@@ -48,7 +48,7 @@ def sample_slots_batch(memory: Memory, arriving: int, generator: torch.Generator
 
     n is the number of items seen once the free slots are filled, the same for all items.
     """
-    stored = min(arriving, memory.free)
+    stored = memory.room_for_items(arriving)
     return _below(memory.arrived + stored, arriving - stored, generator)
 
 
@@ -57,7 +57,7 @@ def sample_slots_sequential(memory: Memory, arriving: int, generator: torch.Gene
 
     n is the number of items seen before the item.
     """
-    stored = min(arriving, memory.free)
+    stored = memory.room_for_items(arriving)
     before = torch.arange(stored, arriving, device=memory.device)
     return _below(memory.arrived + before + 1, arriving - stored, generator)
 
@@ -85,8 +85,7 @@ def store(
         (n,) slots of the items, `memory.bin` for those that are not stored.
     """
     arrived = len(labels)
-    filled = memory.fill + min(arrived, memory.free)
-    in_order = torch.arange(memory.fill, filled, device=memory.device)
+    in_order = memory.filled + torch.arange(memory.room_for_items(arrived), device=memory.device)
     slots = last_wins(torch.cat([in_order, sampled.clamp(max=memory.bin)]), memory.bin)
     memory.write(slots, images, labels, **fields)
     memory.advance(arrived)

@@ -18,7 +18,14 @@ def uniform(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
     Returns:
         (min(count, fill),) slots.
     """
-    return _shuffled(memory, generator)[:count]
+    filling = memory.samples_by_key and memory.has(count) and not memory.has(memory.capacity)
+    if not filling:
+        return _shuffled(memory, generator)[:count]
+    # A number for each slot, so that a captured step can be replayed while more slots are filled.
+    keys = torch.rand(
+        memory.capacity, dtype=torch.float64, device=memory.device, generator=generator
+    )
+    return keys.masked_fill(~memory.in_use, 2.0).argsort()[:count]
 
 
 def where(
@@ -86,15 +93,16 @@ def of_classes(memory: Memory, classes: Tensor, generator: torch.Generator) -> T
     Returns:
         (k,) slots.
     """
-    if memory.fill == 0:
+    if memory.is_empty:
         raise ValueError("an empty memory has no item of any class")
-    ordered, slots = memory.labels.sort(stable=True)
+    none = torch.iinfo(torch.int64).max
+    ordered, slots = memory.slot_labels.masked_fill(~memory.in_use, none).sort(stable=True)
     first = torch.searchsorted(ordered, classes)
     stored = torch.searchsorted(ordered, classes, right=True) - first
     share = torch.rand(
         classes.shape, dtype=torch.float64, device=classes.device, generator=generator
     )
-    return slots[(first + (share * stored).long()).clamp(max=memory.fill - 1)]
+    return slots[(first + (share * stored).long()).minimum(memory.filled - 1)]
 
 
 def class_counts(memory: Memory, num_classes: int) -> Tensor:
@@ -108,7 +116,7 @@ def class_counts(memory: Memory, num_classes: int) -> Tensor:
         (num_classes,) int64.
     """
     counts = torch.zeros(num_classes, dtype=torch.int64, device=memory.device)
-    return counts.scatter_add_(0, memory.labels, torch.ones_like(memory.labels))
+    return counts.scatter_add_(0, memory.slot_labels, memory.in_use.long())
 
 
 def _shuffled(memory: Memory, generator: torch.Generator) -> Tensor:

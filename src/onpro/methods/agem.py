@@ -3,6 +3,7 @@
 Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -58,7 +59,7 @@ class AGEM(Method[AGEMSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         terms = {"new": total(self.terms(new))}
         gradients = self.gradients(terms["new"])
-        if self.progress.task > 0 and len(self.memory):
+        if self.progress.task > 0 and not self.memory.is_empty:
             reference = self.sample_replay(self.settings.replay_batch)
             terms["reference"] = total(self.terms(reference))
             gradients = projected(gradients, self.gradients(terms["reference"]))
@@ -67,6 +68,10 @@ class AGEM(Method[AGEMSettings]):
         self.step()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """Whether there is an earlier task."""
+        return self.progress.task > 0
 
     def terms(self, samples: Labelled) -> Terms:
         """CE of augmented images."""

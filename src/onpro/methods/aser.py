@@ -5,6 +5,7 @@ Shim et al., "Online Class-Incremental Continual Learning with Adversarial Shapl
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapl
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
+from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
 
 NO_LABEL = -100
@@ -58,7 +59,6 @@ class ASERSettings(ReplaySettings):
     data=IMAGENET,
     recipes={
         "paper": PAPER,
-        "tuned": TUNED,
         "original": FRAMEWORK,
         "original-cifar10": FRAMEWORK.varied(
             "the framework's runs on CIFAR-10: nine samples of each class", samples_per_class=9.0
@@ -71,7 +71,7 @@ class ASERSettings(ReplaySettings):
 class ASER(Method[ASERSettings]):
     """L = CE(Xb and X), one mean; Xb stands for its classes and lies among new images of others."""
 
-    has_one_loss = True
+    takes_added_terms = True
 
     def __init__(self, settings: ASERSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -83,10 +83,14 @@ class ASER(Method[ASERSettings]):
         """One optimizer step on retrieved and new images together, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.retrieve(batch.images, batch.labels)
-        terms = self.terms(new, old)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         self.update_memory(batch.images, batch.labels)
         return terms
+
+    def course(self) -> Hashable:
+        """The number of classes to sample from."""
+        return len(self.progress.seen)
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of replayed and new images in one forward pass, except where there is no label."""

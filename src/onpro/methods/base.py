@@ -1,7 +1,7 @@
 """What every method has: its place in a run, its parts, prediction and state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -117,10 +117,12 @@ class Method(ABC, Generic[S]):
     """Whether a GPU can record a step, which then must not wait for the device."""
     learns_new_by_replay_only: bool = False
     """Whether the classifier meets new classes of later tasks only in replayed images."""
-    has_one_loss: ClassVar[bool] = False
-    """Whether `terms(new, old, …)` is called once a step, with the new and the replayed images."""
+    takes_added_terms: ClassVar[bool] = False
+    """Whether `learn` minimises `added_terms` too, so that a wrapper can add to its loss."""
     has_plain_loss: ClassVar[bool] = False
-    """Whether that loss is nothing but the cross-entropy of both, each over all classes."""
+    """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
+    stores_outputs: ClassVar[bool] = False
+    """Whether outputs of the network are stored with images."""
     replays_later: ClassVar[bool] = False
     """Whether the classifier is trained on replayed images from the second task on only."""
 
@@ -201,6 +203,26 @@ class Method(ABC, Generic[S]):
         rate alone, but not on `progress.steps`: then a GPU can record a step and replay it.
         """
 
+    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
+        """The terms that wrappers add to the loss of a step; none without a wrapper.
+
+        Args:
+            new: the batch, as network input.
+            old: the replay batch; None: a random one is sampled for these terms.
+            *mixed: what the method mixed from the replay batch, if it did, a `Mixture`.
+        """
+        return {}
+
+    def course(self) -> Hashable:
+        """What the host decides about a step by, memory, classes and learning rate aside.
+
+        Steps for which it is equal run the same operations, so that a GPU can replay one of them
+        for all. By default it changes with every task. A method whose steps depend on less can say
+        so; a subclass has to say it again.
+        """
+        progress = self.progress
+        return progress.task, progress.steps_in_task > 0, len(progress.seen)
+
     def after_step(self, batch: Batch) -> None:
         """Handle a batch on the host after each step."""
 
@@ -261,9 +283,10 @@ class Method(ABC, Generic[S]):
 
     def sample_replay(self, count: int) -> Labelled:
         """Up to `count` random images of the memory as network input, and their labels."""
-        if not count or not len(self.memory):
-            return Labelled(self.normalise(self.memory.images[:0]), self.memory.labels[:0])
-        slots = retrieval.uniform(self.memory, count, self.random["memory"])
+        if not count or self.memory.is_empty:
+            slots = torch.empty(0, dtype=torch.int64, device=self.context.device)
+        else:
+            slots = retrieval.uniform(self.memory, count, self.random["memory"])
         replay = self.memory.take(slots)
         return Labelled(self.normalise(replay.images), replay.labels)
 

@@ -5,7 +5,7 @@ Streams", ICCV 2021.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +120,10 @@ class CoPE(Method[CoPESettings]):
         generator = self.random["memory"]
         self.memory.update(batch.images, batch.labels, batch.classes, generator)
         return terms
+
+    def course(self) -> Hashable:
+        """The number of classes: the memory makes room for a new one."""
+        return len(self.progress.seen)
 
     def sample_classes(self, count: int) -> Labelled:
         """Stored images, sampled class by class.

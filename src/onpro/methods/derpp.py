@@ -4,7 +4,7 @@ Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simpl
 NeurIPS 2020.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from onpro.memory import Replay, retrieval
 from onpro.memory.reservoir import reservoir_sequential
-from onpro.methods.base import Context, Method, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FEW_PIXELS, IMAGENET, PAPER, Recipe, on
@@ -68,6 +68,9 @@ class DERppSettings(ReplaySettings):
 class DERpp(Method[DERppSettings]):
     """L = CE(X) + α·MSE(Xb₁, stored logits) + β·CE(Xb₂), Xb₁ and Xb₂ independent samples."""
 
+    takes_added_terms = True
+    stores_outputs = True
+
     def __init__(self, settings: DERppSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
@@ -76,36 +79,47 @@ class DERpp(Method[DERppSettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and two replay batches, then the memory update."""
-        if len(self.memory):
-            first, second = self.sample_stored(), self.sample_stored()
-            logits, of_first, of_second = self.network.logits_each(
-                *map(self.views, (batch.images, first.images, second.images))
-            )
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        replay = [self.sample_stored(), self.sample_stored()] if not self.memory.is_empty else []
+        logits: list[Tensor] = []
+        terms = self.terms(new, replay, logits)
+        if replay:
+            second = replay[1]
+            terms |= self.added_terms(new, Labelled(self.normalise(second.images), second.labels))
+        self.minimise(terms)
+        reservoir_sequential(
+            self.memory,
+            batch.images,
+            batch.labels,
+            self.random["memory"],
+            logits=torch.stack(logits).mean(dim=0),
+        )
+        return terms
+
+    def terms(self, new: Labelled, replay: Sequence[Replay], logits: list[Tensor]) -> Terms:
+        """The terms of the loss, each of a forward pass of its own.
+
+        Args:
+            new: X.
+            replay: Xb₁ and Xb₂; none as long as nothing is stored.
+            logits: gets those of the augmented new images, in train mode, before the step.
+        """
+        images = [new.images, *(self.normalise(stored.images) for stored in replay)]
+        of_new, *of_replay = self.network.logits_each(*map(self.augment, images))
+        logits.append(of_new)
+        terms = {"new": cross_entropy(of_new, new.labels)}
+        if replay:
+            (of_first, of_second), (first, second) = of_replay, replay
             recalled = mse_loss(of_first, first.fields["logits"])
             relearned = cross_entropy(of_second, second.labels)
-            terms = {
-                "new": cross_entropy(logits, batch.labels),
-                "logits": self.settings.logit_weight * recalled,
-                "labels": self.settings.label_weight * relearned,
-            }
-        else:
-            logits = self.network.logits(self.views(batch.images))
-            terms = {"new": cross_entropy(logits, batch.labels)}
-        self.minimise(terms)
-        # The logits of the augmented images in train mode, before the step.
-        reservoir_sequential(
-            self.memory, batch.images, batch.labels, self.random["memory"], logits=logits
-        )
+            terms["logits"] = self.settings.logit_weight * recalled
+            terms["labels"] = self.settings.label_weight * relearned
         return terms
 
     def sample_stored(self) -> Replay:
         """A random replay batch with its stored logits."""
         count = self.settings.replay_batch
         return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
-
-    def views(self, images: Tensor) -> Tensor:
-        """Stored images as augmented network input."""
-        return self.augment(self.normalise(images))
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the stored logits; a class unknown then had the logit 0."""

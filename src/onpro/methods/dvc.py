@@ -4,6 +4,7 @@ Gu et al., "Not Just Selection, but Exploration: Online Class-Incremental Contin
 Dual View Consistency", CVPR 2022.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -102,7 +103,7 @@ class DVC(Method[DVCSettings]):
         terms = {"new": total(self.terms(new, new._replace(images=self.augment(new.images))))}
         self.optimizer.zero_grad(set_to_none=True)
         self.backward(terms)
-        if len(self.memory):
+        if not self.memory.is_empty:
             old, labels = self.sample_replay(self.settings.candidates)
             views = self.augment(old)  # replayed as they are judged
             chosen = self.most_changed(old, views, labels)
@@ -112,6 +113,10 @@ class DVC(Method[DVCSettings]):
         self.step()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, first: Labelled, second: Labelled) -> Terms:
         """The three terms on two views of the same images, in one forward pass."""

@@ -1,5 +1,6 @@
 """ER, experience replay (Chaudhry et al., 2019): train on the new batch and a replay batch."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from torch.nn.functional import cross_entropy
@@ -32,7 +33,7 @@ class ERSettings(ReplaySettings):
 class ER(Method[ERSettings]):
     """L = CE(X) + CE(Xb): two means, so 10 new images weigh as much as 64 old ones."""
 
-    has_one_loss = True
+    takes_added_terms = True
     has_plain_loss = True
 
     def __init__(self, settings: ERSettings, context: Context) -> None:
@@ -44,10 +45,15 @@ class ER(Method[ERSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
+        old = self.sample_replay(self.settings.replay_batch)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""

@@ -4,6 +4,7 @@ Caccia et al., "New Insights on Reducing Abrupt Representation Change in Online 
 ICLR 2022.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,7 +66,7 @@ class ERACESettings(ReplaySettings):
 class ERACE(Method[ERACESettings]):
     """L = CE(X; classes of X and unseen ones) + CE(Xb; all classes)."""
 
-    has_one_loss = True
+    takes_added_terms = True
 
     def __init__(self, settings: ERACESettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -80,10 +81,15 @@ class ERACE(Method[ERACESettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
+        old = self.sample_replay(self.settings.replay_batch)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own.

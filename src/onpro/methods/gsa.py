@@ -15,7 +15,7 @@ from onpro.losses import NO_CLASS, masked_cross_entropy
 from onpro.losses.precision import MASKED_LOGIT
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.parts.known import KnownClasses, TaskSteps, outputs_of
 from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import AdamSettings
@@ -86,6 +86,8 @@ class GSASettings(AdamSettings):
 class GSA(Method[GSASettings]):
     """L = CE(new set; classes of the task) + 2·CE(mixed set; classes seen, weighted)."""
 
+    takes_added_terms = True
+
     def __init__(self, settings: GSASettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
@@ -96,16 +98,16 @@ class GSA(Method[GSASettings]):
         self.sums = torch.zeros(3, outputs, dtype=torch.float64, device=context.device)
         """Of each output, over the whole stream: number of images of its class, their
         probabilities of it, and those of all other images."""
-        self.task_steps = torch.zeros((), dtype=torch.int64, device=context.device)
-        """Number of steps of the current task, on the device for recorded steps."""
+        self.task_steps = TaskSteps(context.device)
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the new and the mixed set, then the memory update."""
         self.known.meet(batch.labels)
-        new = self.new_set(Labelled(self.normalise(batch.images), batch.labels))
-        terms = self.terms(new, self.mixed_set(new))
+        batch_set = Labelled(self.normalise(batch.images), batch.labels)
+        new = self.new_set(batch_set)
+        terms = self.terms(new, self.mixed_set(new)) | self.added_terms(batch_set)
         self.minimise(terms)
-        self.task_steps = self.task_steps + 1
+        self.task_steps.advance()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
 
@@ -118,7 +120,7 @@ class GSA(Method[GSASettings]):
 
         It is empty as long as nothing is stored.
         """
-        if not len(self.memory):
+        if self.memory.is_empty:
             return first_of(new, 0)
         progress, size = self.progress, self.settings.replay_batch
         seen, before = len(progress.seen), len(progress.seen_before_task)
@@ -159,12 +161,12 @@ class GSA(Method[GSASettings]):
         count, positive, negative = self.sums
         ratio = torch.where(negative > 0, (count - positive) / negative, 1.0)
         weight = 2 * (ratio - 1).sigmoid()
-        return torch.where(self.task_steps < self.settings.warm_up, 1.0, weight)
+        return torch.where(self.task_steps.count < self.settings.warm_up, 1.0, weight)
 
     def start_task(self) -> None:
         """Classes met so far become old, and the warm-up starts again."""
         self.known.start_task()
-        self.task_steps = torch.zeros_like(self.task_steps)
+        self.task_steps.start_task()
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and what is kept of each class."""

@@ -3,7 +3,7 @@
 Aljundi et al., "Gradient Based Sample Selection for Online Continual Learning", NeurIPS 2019.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -60,7 +60,7 @@ class GSSSettings(ReplaySettings):
 class GSS(Method[GSSSettings]):
     """L = CE(X) + CE(Xb), as ER; images whose gradients resemble others' are replaced first."""
 
-    has_one_loss = True
+    takes_added_terms = True
     has_plain_loss = True
 
     def __init__(self, settings: GSSSettings, context: Context) -> None:
@@ -73,7 +73,7 @@ class GSS(Method[GSSSettings]):
         """One optimizer step on the batch and a random replay batch, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
-        terms = self.terms(new, old)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         self.network.eval()
         if self.memory.free:
@@ -82,6 +82,10 @@ class GSS(Method[GSSSettings]):
             self.exchange(batch.images, batch.labels)
         self.network.train()
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""

@@ -14,8 +14,9 @@ from torch import Tensor
 from onpro.augment import OnPixels, RandAugmentation, ScrAugmentation
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.added import of_each
 from onpro.methods.parts.apf import Mixture
-from onpro.methods.parts.peers import Peers, of_each
+from onpro.methods.parts.peers import Peers
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings, require
 from onpro.nn.average import MovingAverage, move_towards
@@ -25,9 +26,10 @@ from onpro.nn.average import MovingAverage, move_towards
 class GWMSettings(Settings):
     """Settings of the students and their average."""
 
-    student_rivals: Literal["all", "task", "none"] = "all"
+    student_rivals: Literal["all", "task", "batch", "none"] = "all"
     """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, or none: replayed images alone (ours)."""
+    paper), those of the current task, those of the batch and those not met yet, or none: replayed
+    images alone (ours)."""
 
     average_weight: float = 5.5
     """Weight λ of the distillation from the average (ours, as in mkd; the paper names none)."""
@@ -65,18 +67,27 @@ class GWM(Peers[GWMSettings]):
     second.
     """
 
+    same_start = True
+
     def __init__(self, settings: GWMSettings, context: Context) -> None:
         super().__init__(settings, context)
-        self.peer = self.make_peer(same_start=True)
+        self.learns_new_by_replay_only &= settings.student_rivals == "none"
         self.average = MovingAverage(self.network, settings.average_rate)
         kinds = ScrAugmentation(), RandAugmentation(number=3, magnitude=15)
         self.augmentations = [OnPixels(kind, context.normalise) for kind in kinds]
 
-    def terms(self, new: Labelled, old: Labelled, *others: Any) -> Terms:
-        """The terms of each student: the method's own, and those of its teachers."""
-        own, samples = self.own_terms(new, old, *others), self.shown(new, old, *others)
+    def terms(self, *samples: Any) -> Terms:
+        """The terms of the method, of both students."""
+        if super().has_plain_loss:
+            return self.plain_terms(self.learners, *samples)
+        return super().terms(*samples)
+
+    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
+        """What each student learns from the other and from the average."""
+        old = self.replayed(old)
+        terms, samples = super().added_terms(new, old, *mixed), self.shown(new, old, *mixed)
         if samples is None:
-            return of_each(own)
+            return terms
         views = [step(samples.images, self.random["augmentation"]) for step in self.augmentations]
         logits = [
             self.logits_of(student, samples.images, view)
@@ -87,7 +98,7 @@ class GWM(Peers[GWMSettings]):
             self.taught(samples, len(new.labels), raw, view, other, average)
             for (raw, view), (_, other), average in zip(logits, logits[::-1], averages, strict=True)
         ]
-        return of_each([terms | added for terms, added in zip(own, taught, strict=True)])
+        return terms | of_each(taught)
 
     def taught(
         self,

@@ -6,15 +6,16 @@ Lin et al., "HPCR: Holistic Proxy-based Contrastive Replay for Online Continual 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from onpro import losses
-from onpro.memory import retrieval
+from onpro.memory import Replay, retrieval
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods.base import Context, Method, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.known import TaskSteps
 from onpro.methods.pcr import EPSILON, PCRSettings, seen_only
 from onpro.methods.registry import register
 from onpro.methods.settings import require
@@ -54,6 +55,13 @@ class HPCRSettings(PCRSettings):
         )
 
 
+class Outputs(NamedTuple):
+    """Logits and features of images, to be stored with them."""
+
+    logits: Tensor
+    features: Tensor
+
+
 @register(
     "hpcr",
     HPCRSettings,
@@ -78,6 +86,8 @@ class HPCRSettings(PCRSettings):
 class HPCR(Method[HPCRSettings]):
     """L = σ·L_PCR + α·MSE(stored logits) + β·CE(similarities of stored features)."""
 
+    takes_added_terms = True
+    stores_outputs = True
     network: CosineNetwork
 
     def __init__(self, settings: HPCRSettings, context: Context) -> None:
@@ -90,63 +100,81 @@ class HPCR(Method[HPCRSettings]):
             logits=((self.network.classes,), torch.float32),
             features=((self.network.encoder.out_features,), torch.float32),
         )
-        self.task_steps = torch.zeros((), dtype=torch.int64, device=context.device)
-        """Number of steps of the current task, on the device for recorded steps."""
+        self.task_steps = TaskSteps(context.device)
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on new and replayed images, once any are stored, then the memory."""
-        settings, network, count = self.settings, self.network, len(batch)
-        terms: Terms = {}
-        if len(self.memory):
-            replay = self.memory.take(
-                retrieval.uniform(self.memory, settings.replay_batch, self.random["memory"])
-            )
-            features, of_old = network.features_each(
-                self.two_views(batch.images), self.two_views(replay.images)
-            )
-            logits, old_logits = network.classifier(features), network.classifier(of_old)
-            labels = torch.cat([batch.labels.repeat(2), replay.labels.repeat(2)])
-            contrast = losses.proxy_contrast(torch.cat([logits, old_logits]), labels)
-            terms = {"proxy": self.contrast_weight() * contrast}
-            if self.progress.task > 0:
-                stored = {name: field.repeat(2, 1) for name, field in replay.fields.items()}
-                recalled = losses.label_logits_error(old_logits, stored["logits"], labels)
-                related = losses.relation_cross_entropy(
-                    of_old, stored["features"], settings.temperature
-                )
-                terms["logits"] = settings.logit_weight * recalled
-                terms["relations"] = settings.relation_weight * related
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        outputs: list[Outputs] = []
+        if not self.memory.is_empty:
+            replay = self.sample_stored()
+            old = Labelled(self.normalise(replay.images), replay.labels)
+            terms = self.terms(new, old, replay.fields, outputs) | self.added_terms(new, old)
             self.minimise(terms)
         else:
+            terms = {}
             with torch.no_grad():
-                features = network.features(self.two_views(batch.images))
-                logits = network.classifier(features)
-        # Those of the images as they are, in train mode, before the step.
+                features = self.network.features(self.two_views(new.images))
+                logits = self.network.classifier(features)
+                outputs.append(Outputs(logits[: len(batch)], features[: len(batch)]))
         reservoir_batch(
             self.memory,
             batch.images,
             batch.labels,
             self.random["memory"],
-            logits=logits[:count],
-            features=features[:count],
+            logits=torch.stack([each.logits for each in outputs]).mean(dim=0),
+            features=outputs[0].features,
         )
-        self.task_steps = self.task_steps + 1
+        self.task_steps.advance()
+        return terms
+
+    def sample_stored(self) -> Replay:
+        """A random replay batch with its stored logits and features."""
+        count = self.settings.replay_batch
+        return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
+
+    def terms(
+        self, new: Labelled, old: Labelled, stored: dict[str, Tensor], outputs: list[Outputs]
+    ) -> Terms:
+        """The contrast with proxies and, after the first task, what replayed images recall.
+
+        Args:
+            new: the batch.
+            old: the replay batch.
+            stored: the fields stored with the replay batch.
+            outputs: gets those of the new images as they are, in train mode, before the step.
+        """
+        settings, network = self.settings, self.network
+        features, of_old = network.features_each(
+            self.two_views(new.images), self.two_views(old.images)
+        )
+        logits, old_logits = network.classifier(features), network.classifier(of_old)
+        count = len(new.labels)
+        outputs.append(Outputs(logits[:count], features[:count]))
+        labels = torch.cat([new.labels.repeat(2), old.labels.repeat(2)])
+        contrast = losses.proxy_contrast(torch.cat([logits, old_logits]), labels)
+        terms = {"proxy": self.contrast_weight() * contrast}
+        if self.progress.task > 0:
+            twice = {name: field.repeat(2, 1) for name, field in stored.items()}
+            recalled = losses.label_logits_error(old_logits, twice["logits"], labels)
+            related = losses.relation_cross_entropy(of_old, twice["features"], settings.temperature)
+            terms["logits"] = settings.logit_weight * recalled
+            terms["relations"] = settings.relation_weight * related
         return terms
 
     def two_views(self, images: Tensor) -> Tensor:
-        """Stored images (n, 3, height, width) as network input, then augmented."""
-        images = self.normalise(images)
+        """The images (n, 3, height, width) as they are, then augmented."""
         return torch.cat([images, self.augment(images)])
 
     def contrast_weight(self) -> Tensor:
         """σ, which rises and falls with the steps of a task."""
         low, high = self.settings.least_weight, self.settings.largest_weight
-        phase = 2 * math.pi / PERIOD * self.task_steps
+        phase = 2 * math.pi / PERIOD * self.task_steps.count
         return low + (high - low) * 0.5 * (1 - phase.cos())
 
     def start_task(self) -> None:
         """A cycle of the contrast's weight begins."""
-        self.task_steps = torch.zeros_like(self.task_steps)
+        self.task_steps.start_task()
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """Logits of the classes seen so far, −∞ for others, whose proxies are random."""

@@ -3,6 +3,7 @@
 Aljundi et al., "Online Continual Learning with Maximally Interfered Retrieval", NeurIPS 2019.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -71,13 +72,17 @@ class MIR(Method[MIRSettings]):
         terms = {"new": total(self.terms(new))}
         self.optimizer.zero_grad(set_to_none=True)
         self.backward(terms)
-        if len(self.memory):
+        if not self.memory.is_empty:
             candidates = self.sample_replay(self.settings.candidates)
             terms["replay"] = total(self.terms(self.most_interfered(candidates)))
             self.backward({"replay": terms["replay"]})
         self.step()
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, samples: Labelled) -> Terms:
         """CE of augmented images."""

@@ -4,7 +4,6 @@ Michel et al., ICML 2024. The average forgets more slowly than the network, whic
 augmented and on raw images; predictions are those of the mean of both.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings, require
 from onpro.nn.average import MeanNetwork, MovingAverage
 from onpro.nn.network import Network
+from onpro.recipes import SHORT_STREAMS, on
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ class MKDSettings(Settings):
     """How the images that the average sees are augmented, see augmentation (default from the
     paper)."""
 
-    taught_rivals: Literal["all", "task", "none"] = "all"
+    taught_rivals: Literal["all", "task", "batch", "none"] = "all"
     """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, or none: replayed images alone (ours)."""
+    paper), those of the current task, those of the batch and those not met yet, or none: replayed
+    images alone (ours)."""
 
     predict_with: Literal["mean", "student", "teacher"] = "mean"
     """Weights to predict with: the mean of the network's and the average's (default from the
@@ -57,7 +58,21 @@ class MKDSettings(Settings):
     year=2024,
     inference="linear head, mean of the network's weights and their moving average",
     images_per_step="148 more, and 74 through the average",
-    bases={"er": {"optimizer": "adam", "learning_rate": 5e-4}},
+    bases={
+        "er": {"optimizer": "adam", "learning_rate": 5e-4},
+        "derpp": {
+            "optimizer": "adam",
+            "learning_rate": 1e-4,
+            "logit_weight": 0.2,
+            "label_weight": 1.0,
+        },
+        "gsa": {"learning_rate": 5e-4, "weight_decay": 0.0},
+    },
+    # A faster average, and less of it, where there are some hundred steps (ours).
+    data=on(SHORT_STREAMS, teacher_rate=0.1, teacher_weight=2.0),
+    bases_on={
+        (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
+    },
 )
 class MKD(AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
@@ -67,64 +82,62 @@ class MKD(AddedLoss[MKDSettings]):
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
+        self.learns_new_by_replay_only &= settings.taught_rivals == "none"
         rate = settings.teacher_rate
         # So small at first that its outputs are nearly uniform (official code).
-        self.average = MovingAverage(self.network, rate, start=rate / (1 - rate))
-        self.mean = MeanNetwork(self.network, self.average.network)
+        self.momentum_teacher = MovingAverage(self.network, rate, start=rate / (1 - rate))
+        self.mean = MeanNetwork(self.network)
         self.harder = augment.build(
             settings.teacher_augmentation, context.normalise, fused=context.fused
         )
 
-    def terms(self, new: Labelled, old: Labelled, *others: Any) -> Terms:
-        """The terms of the method, then cross-entropy and distillation of all its images."""
-        terms = {} if self.has_plain_loss else super().terms(new, old, *others)
-        shown = self.shown(new, old)
+    def terms(self, *samples: Any) -> Terms:
+        """The terms of the method; none of one that is nothing but cross-entropy."""
+        return {} if super().has_plain_loss else super().terms(*samples)
+
+    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
+        """Cross-entropy and distillation of new and replayed images, which are not mixed."""
+        old = self.replayed(old)
+        terms, shown = super().added_terms(new, old, *mixed), self.shown(new, old)
         if shown is None:
             return terms
         views = self.harder(shown.images, self.random["augmentation"])
-        taught = self.upright(self.average.logits(views))
+        taught = self.upright(self.momentum_teacher.logits(views))
         logits, of_raw = map(self.upright, self.network.logits_each(views, shown.images))
         distilled = softened_divergence(logits, taught) + softened_divergence(of_raw, taught)
         rivals = self.settings.taught_rivals
         return terms | {
             "taught_ce": self.label_loss(logits, shown, len(new.labels), rivals),
-            "distillation": self.settings.teacher_weight / 2 * distilled,
+            "taught_kl": self.settings.teacher_weight / 2 * distilled,
         }
 
     def step(self) -> None:
         """One optimizer step, which the average follows."""
         super().step()
-        self.average.follow(self.network)
-        self.mean.become(self.network, self.average.network)
+        self.momentum_teacher.follow(self.network)
 
     @property
     def predictor(self) -> Network:
         """The mean of network and average, or the one asked for."""
-        networks = {
-            "mean": self.mean.network,
-            "teacher": self.average.network,
-            "student": self.network,
-        }
-        return networks[self.settings.predict_with]
+        if self.settings.predict_with == "mean":
+            return self.mean.of(self.network, self.momentum_teacher.network)
+        return (
+            self.network
+            if self.settings.predict_with == "student"
+            else self.momentum_teacher.network
+        )
 
     @property
     def predicting_parts(self) -> tuple[str, ...]:
         """The average too."""
-        return (*super().predicting_parts, "average")
+        return (*super().predicting_parts, "momentum_teacher")
 
     def grow(self, classes: int) -> None:
         """Make room for classes, also in the average."""
         super().grow(classes)
-        self.average.grow(self.network)
-        self.mean.become(self.network, self.average.network)
+        self.momentum_teacher.grow(self.network)
 
     def forget(self, label: int) -> None:
         """Drop a class, also from the average."""
         super().forget(label)
-        self.average.renew(self.network, self.network.outputs_of(label))
-        self.mean.become(self.network, self.average.network)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        super().load_state_dict(state)
-        self.mean.become(self.network, self.average.network)
+        self.momentum_teacher.renew(self.network, self.network.outputs_of(label))

@@ -74,6 +74,10 @@ class MOSESettings(AdamSettings):
     """Which experts predict: the last one, MOSE (default from the official code), or all of them,
     MOE-MOSE."""
 
+    classifier: Literal["nearest-mean", "linear"] = "nearest-mean"
+    """How an expert predicts: by the nearest class mean of the memory (default from the official
+    code) or by its linear head (ours)."""
+
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
@@ -107,6 +111,7 @@ class MOSE(Method[MOSESettings]):
     """L = Σ over experts of SupCon + CE(new) + 2·CE(balanced) + distance of the last expert."""
 
     predicts_from_memory = True
+    takes_added_terms = True
     network: ExpertNetwork
 
     def __init__(self, settings: MOSESettings, context: Context) -> None:
@@ -121,9 +126,9 @@ class MOSE(Method[MOSESettings]):
         """One optimizer step on the new and the balanced set, once any are stored; the memory."""
         self.known.meet(batch.labels)
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
-            terms = self.terms(self.new_set(new), self.balanced_set(new))
+            terms = self.terms(self.new_set(new), self.balanced_set(new)) | self.added_terms(new)
             self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
@@ -190,12 +195,17 @@ class MOSE(Method[MOSESettings]):
         self.known.start_task()
 
     def eval_scores(self, images: Tensor) -> Tensor:
-        """Scores of the nearest class mean, of the last expert or of all."""
-        return self.nearest_mean.scores(self, images, self.predicting_features)
+        """Mean scores of the experts that predict, by the nearest class mean or by their heads."""
+        if self.settings.classifier == "nearest-mean":
+            return self.nearest_mean.scores(self, images, self.predicting_features)
+        features = self.predicting_features(images)
+        heads = self.predictor.classifiers()[-len(features) :]
+        logits = torch.stack([head(h) for head, h in zip(heads, features, strict=True)])
+        return logits.mean(dim=0)[:, :: self.network.outputs_per_class]
 
     def predicting_features(self, images: Tensor) -> Sequence[Tensor]:
         """Features of network input, of the experts that predict."""
-        features = self.network.experts(self.network.encoder(images))
+        features = self.network.experts(self.predictor.encoder(images))
         return features if self.settings.prediction == "mixture" else features[-1:]
 
     def grow(self, classes: int) -> None:

@@ -5,6 +5,7 @@ before the current task, preserves what the images have in common; the classifie
 replayed images.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +51,7 @@ class OCM(Method[OCMSettings]):
     """First task: L = CE(X) + L_n; later: L = CE(Xb) + L_n + L_u + L_prev + L_mse."""
 
     learns_new_by_replay_only = True
-    has_one_loss = True
+    takes_added_terms = True
     replays_later = True
 
     def __init__(self, settings: OCMSettings, context: Context) -> None:
@@ -67,10 +68,16 @@ class OCM(Method[OCMSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         first, classes = self.progress.task == 0, len(self.progress.seen)
         old = self.sample_replay(0 if first else self.settings.replay_size(classes))
-        terms = self.terms(new, old)
+        terms = self.terms(new, old) | self.added_terms(new, old)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """Whether it is the first task; else the size of the replay batch."""
+        if self.progress.task == 0:
+            return None
+        return self.settings.replay_size(len(self.progress.seen))
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """The terms of the loss on new and replayed images."""

@@ -5,7 +5,7 @@ follow the official code, which produced the paper's numbers; where the paper's 
 setting offers its reading too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -167,7 +167,7 @@ class OnPro(Method[OnProSettings]):
     evaluation relies on them.
     """
 
-    has_one_loss = True
+    takes_added_terms = True
     replays_later = True
 
     def __init__(self, settings: OnProSettings, context: Context) -> None:
@@ -190,10 +190,15 @@ class OnPro(Method[OnProSettings]):
         """Algorithm 1: replay, mixed by APF; one optimizer step; the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.replay_count)
-        terms = self.terms(new, old, self.mixed_replay(old))
+        mixed = self.mixed_replay(old)
+        terms = self.terms(new, old, mixed) | self.added_terms(new, old, mixed)
         self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """Whether it is the first task, the size of the replay batch, and whether it is mixed."""
+        return self.progress.task == 0, self.replay_count, self.mixes
 
     @property
     def replay_count(self) -> int:
@@ -248,6 +253,12 @@ class OnPro(Method[OnProSettings]):
 
     # Adaptive prototypical feedback (APF)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether the replay batch of this step is mixed."""
+        progress = self.progress
+        return self.settings.mixup and progress.task != 0 and progress.steps_in_task > 0
+
     def mixed_replay(self, old: Labelled) -> Mixture:
         """X̃: a share α of the replay batch mixes classes that are confused, the rest random ones.
 
@@ -255,8 +266,7 @@ class OnPro(Method[OnProSettings]):
         those of another task.
         """
         settings, generator, count = self.settings, self.random["mixup"], len(old.labels)
-        progress = self.progress
-        if not settings.mixup or progress.task == 0 or progress.steps_in_task == 0:
+        if not self.mixes:
             return apf.unmixed(*old)
         base = int(count * round(1 - settings.feedback, 9))  # 1 − 0.9 is a bit below 0.1
         kept = torch.randperm(count, generator=generator, device=old.labels.device)[:base]

@@ -4,7 +4,7 @@ Lin et al., "PCR: Proxy-based Contrastive Replay for Online Class-Incremental Co
 CVPR 2023.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,7 +70,7 @@ class PCRSettings(ReplaySettings):
 class PCR(Method[PCRSettings]):
     """L = CE of two views of new and replayed images over the classes present, by their counts."""
 
-    has_one_loss = True
+    takes_added_terms = True
 
     def __init__(self, settings: PCRSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -83,12 +83,17 @@ class PCR(Method[PCRSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on new and replayed images, once any are stored, then the memory."""
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             new = Labelled(self.normalise(batch.images), batch.labels)
-            terms = self.terms(new, self.sample_replay(self.settings.replay_batch))
+            old = self.sample_replay(self.settings.replay_batch)
+            terms = self.terms(new, old) | self.added_terms(new, old)
             self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """Contrast with proxies: a forward pass of both views of new images, then of replay."""

@@ -37,6 +37,7 @@ class WrapperEntry:
     cls: type[Wrapper[Any]]
     bases: Mapping[str, Values]
     data: Mapping[str, Values]
+    bases_on: Mapping[tuple[str, str], Values]
 
 
 _METHODS: dict[str, Entry] = {}
@@ -92,13 +93,15 @@ def register_wrapper(
     inference: str = "as the method",
     bases: Mapping[str, Values] | None = None,
     data: Mapping[str, Values] | None = None,
+    bases_on: Mapping[tuple[str, str], Values] | None = None,
 ) -> Callable[[type[W]], type[W]]:
     """Make a variation of any method known: `METHOD-NAME` is the method `METHOD` wrapped in it.
 
     A wrapper is a class that is put in front of a method's own class, and overrides what it
     changes; `terms`, as a rule. The wrapped method has the settings of both. `bases` holds the
     values that a method's settings and the wrapper's have together, `data` those of the wrapper's
-    settings on a data set.
+    settings on a data set, `bases_on` those of a method's and the wrapper's on a data set, by the
+    names of both.
     """
     about = About(name, title, paper, year, "as the method", inference, images_per_step)
     require_name(name)
@@ -109,7 +112,7 @@ def register_wrapper(
     def enter(cls: type[W]) -> type[W]:
         _require_new(cls, name, _WRAPPERS)
         cls.about, cls.settings_type = about, settings
-        _WRAPPERS[name] = WrapperEntry(cls, bases or {}, data or {})
+        _WRAPPERS[name] = WrapperEntry(cls, bases or {}, data or {}, bases_on or {})
         _wrapped.cache_clear()
         return cls
 
@@ -230,13 +233,25 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         else wrapper.about.inference,
     )
     both: type[Settings] = dataclass(frozen=True)(settings)
-    values = {**base.values, **wrapping.bases.get(base_name.partition("-")[0], {})}
+    method_name = base_name.partition("-")[0]
+    values = {**base.values, **wrapping.bases.get(method_name, {})}
+    own = {data: given for (base, data), given in wrapping.bases_on.items() if base == method_name}
     data = {
-        source: {**base.data.get(source, {}), **wrapping.data.get(source, {})}
-        for source in base.data.keys() | wrapping.data.keys()
+        source: {
+            **base.data.get(source, {}),
+            **wrapping.data.get(source, {}),
+            **own.get(source, {}),
+        }
+        for source in base.data.keys() | wrapping.data.keys() | own.keys()
     }
-    _require_settings(both, values)
-    given = {"about": about, "settings_type": both, "wrapped": base.cls}
+    for checked in (values, *data.values()):
+        _require_settings(both, checked)
+    given = {
+        "about": about,
+        "settings_type": both,
+        "wrapped": base.cls,
+        "has_plain_loss": False,
+    }
     return Entry(type(name, (wrapper, base.cls), given), data, base.recipes, values)
 
 

@@ -35,11 +35,11 @@ class RotSettings(Settings):
 class Rot(Wrapper[RotSettings]):
     """The terms of a method's loss on all rotations of its images; predicts by unrotated ones."""
 
-    has_plain_loss = False
-
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse wrappers that take labels as classes."""
+        """Refuse stored outputs, and wrappers that take labels as classes."""
+        if base.stores_outputs:
+            return "which stores the logits of images, one for each class"
         if issubclass(base, Wrapper) and base.sees_classes:
             return "which needs images as they are; wrap the method in rot first"
         return super().refusal(base)

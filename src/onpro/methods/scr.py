@@ -4,7 +4,7 @@ Mai et al., "Supervised Contrastive Replay: Revisiting the Nearest Class Mean Cl
 Class-Incremental Continual Learning", CVPR workshops 2021.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,13 +92,17 @@ class SCR(Method[SCRSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on replayed and new images, once any are stored, then the memory."""
         terms: Terms = {}
-        if len(self.memory):
+        if not self.memory.is_empty:
             old = self.sample_replay(self.settings.replay_batch)
             images = torch.cat([old.images, self.normalise(batch.images)])
             terms = self.terms(Labelled(images, torch.cat([old.labels, batch.labels])))
             self.minimise(terms)
         reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
         return terms
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
 
     def terms(self, samples: Labelled) -> Terms:
         """SupCon of the images and their augmented versions, each in a forward pass of its own."""

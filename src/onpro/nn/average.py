@@ -50,9 +50,10 @@ class MovingAverage:
 
     def renew(self, network: Network, outputs: Sequence[int]) -> None:
         """Set some outputs to those of a network, as at the start."""
-        rows, head = list(outputs), weights(network.classifier)
-        for own, new in zip(weights(self.network.classifier), head, strict=True):
-            own[rows] = self.start * new[rows]
+        rows = list(outputs)
+        for own_head, head in zip(self.network.classifiers(), network.classifiers(), strict=True):
+            for own, new in zip(weights(own_head), weights(head), strict=True):
+                own[rows] = self.start * new[rows]
 
     def state_dict(self) -> dict[str, Any]:
         """The averaged network."""
@@ -70,22 +71,21 @@ class MeanNetwork:
     It has no state: it follows from the two networks.
 
     Args:
-        first: A network.
-        second: Another of the same shape.
+        like: A network of the same shape.
     """
 
-    def __init__(self, first: Network, second: Network) -> None:
-        self.network = deepcopy(first).requires_grad_(False)
-        self.become(first, second)
+    def __init__(self, like: Network) -> None:
+        self.network = deepcopy(like).requires_grad_(False)
 
     @torch.no_grad()
-    def become(self, first: Network, second: Network) -> None:
-        """Take the mean of two networks."""
+    def of(self, first: Network, second: Network) -> Network:
+        """Return the mean of two networks."""
         widen(self.network, first.classifier.out_features)
         torch._foreach_copy_(weights(self.network), weights(first))
         torch._foreach_lerp_(weights(self.network), weights(second), 0.5)
         for own, buffer in zip(self.network.buffers(), first.buffers(), strict=True):
             own.copy_(buffer)
+        return self.network
 
 
 def move_towards(network: Network, other: Network, share: float) -> None:

@@ -173,3 +173,9 @@ class ExpertNetwork(Network):
         """Logits of the last expert in training, (n, outputs)."""
         logits: Tensor = self.classifier(self.experts(self.features(images))[-1])
         return logits
+
+    def logits_each(self, *batches: Tensor) -> list[Tensor]:
+        """Logits of the last expert, of batches, see `features_each`."""
+        return [
+            self.classifier(self.experts(features)[-1]) for features in self.features_each(*batches)
+        ]

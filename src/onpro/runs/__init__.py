@@ -2,13 +2,10 @@
 
 from onpro.runs.config import RunConfig, read_config
 from onpro.runs.files import require_writable
-from onpro.runs.reading import read_runs
+from onpro.runs.reading import Finished, finished, finished_in, read_runs
 from onpro.runs.runner import (
-    Finished,
     Interrupted,
     SharedImages,
-    finished,
-    finished_in,
     load_images,
     make_stream,
     prepare,

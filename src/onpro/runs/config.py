@@ -291,12 +291,13 @@ def read_config(folder: Path) -> RunConfig:
         raise UserError(f"{folder} is not the folder of a run: it has no config.json.")
     values = read_json(path)
     try:
-        return _configured(values)
+        return parse_config(values)
     except UserError as error:
         raise UserError(f"{path} cannot be used: {error}") from None
 
 
-def _configured(values: Any) -> RunConfig:
+def parse_config(values: Any) -> RunConfig:
+    """Return the configuration that the content of a `config.json` describes."""
     config, settings = _objects(values)
     _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
     retired = RETIRED.get(config["method"], {})

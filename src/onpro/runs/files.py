@@ -31,16 +31,20 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; raise UserError if it is missing or damaged."""
     try:
-        content = read_plain(path)
-        value = json.loads(content)
-        if b"\\ud" in content.lower():  # half of a surrogate pair cannot be encoded
-            json.dumps(value, ensure_ascii=False).encode()
+        return parse_json(read_plain(path))
     except FileNotFoundError:
         raise UserError(f"there is no file {path}.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON; raise ValueError or RecursionError if it cannot be used."""
+    value = json.loads(content)
+    if b"\\ud" in content.lower():  # half of a surrogate pair cannot be encoded
+        json.dumps(value, ensure_ascii=False).encode()
     return value
 
 

@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onpro.errors import UserError
-from onpro.runs.files import read_json
-from onpro.runs.reading import read_runs
-from onpro.runs.runner import Finished
+from onpro.runs.reading import Finished, read_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,11 +39,7 @@ def _row(run: Finished) -> dict[str, Any]:
 
 
 def _config(run: Finished) -> Mapping[str, Any]:
-    config = run.result.get("config")
-    try:
-        config = config or read_json(run.folder / "config.json")
-    except UserError:
-        return {}
+    config = run.result.get("config") or run.config
     return config if isinstance(config, dict) else {}
 
 

@@ -85,6 +85,7 @@ def collect(
         "train_seconds": round(trainer.train_seconds, 3),
         "eval_seconds": round(trainer.eval_seconds, 3),
         "shared_by": trainer.shared_by,
+        "gpu_processes": gpu_processes(device),
         "steps": trainer.stream.position,
         "images_seen": trainer.method.progress.images,
         "device": device.type,
@@ -161,6 +162,18 @@ def hardware(device: torch.device) -> dict[str, Any]:
         "cudnn": torch.backends.cudnn.version(),
         "driver": _driver(),
     }
+
+
+def gpu_processes(device: torch.device) -> int | None:
+    """Return how many processes use a GPU now, this one included; None if that is unknown."""
+    if device.type != "cuda":
+        return None
+    gpu = f"--id=GPU-{torch.cuda.get_device_properties(device).uuid}"
+    query = ["nvidia-smi", gpu, "--query-compute-apps=pid", "--format=csv,noheader"]
+    with suppress(OSError, subprocess.SubprocessError):
+        answer = subprocess.run(query, capture_output=True, check=True, timeout=30)
+        return len(answer.stdout.splitlines()) or None
+    return None
 
 
 @cache

@@ -1,13 +1,10 @@
 """Train a run and save it in its folder, in one go or in several."""
 
 import logging
-import os
 import shlex
 import signal
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -18,16 +15,16 @@ from onpro.data import find, load
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.methods import Context, method
-from onpro.nn import AUTOCAST, fused_kernels_work
 from onpro.nn.pretrained import pretrained_part
-from onpro.runs.config import RunConfig, read_config
+from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
-from onpro.runs.folder import CONFIG, REPETITION, RESULT, RunFolder
+from onpro.runs.folder import CONFIG, REPETITION, RunFolder
 from onpro.runs.model import NetworkKeeper, save_model
 from onpro.runs.probes import make_probe
+from onpro.runs.reading import Finished, finished_in
 from onpro.runs.result import collect, describe, hardware, versions
-from onpro.runs.schema import checksum, fault
+from onpro.runs.schema import checksum
 from onpro.streams import ClassIncremental
 from onpro.training import (
     CheckpointWriter,
@@ -39,33 +36,9 @@ from onpro.training import (
 )
 from onpro.training.checkpoint import CHECKPOINT_EVERY, step_of
 from onpro.training.device import deterministic_mode, pick_precision
+from onpro.training.engine import fuses
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A finished run: its folder and the content of `result.json`."""
-
-    folder: Path
-    result: dict[str, Any]
-
-    def _repr_html_(self) -> str:
-        """Return the accuracies as a table, for notebooks."""
-        rows = self.result["accuracy"]
-        titles = "".join(f"<th>task {task}</th>" for task in range(1, len(rows) + 1))
-        body = "".join(
-            f"<tr><th>after task {after}</th>"
-            + "".join("<td></td>" if value is None else f"<td>{value:.1f}</td>" for value in row)
-            + "</tr>"
-            for after, row in enumerate(rows, 1)
-        )
-        what = escape(f"{self.result['method']} on {self.result['data']}: accuracy in %")
-        average, forgetting = (self.result[f"average_{x}"] for x in ("accuracy", "forgetting"))
-        return (
-            f"<table><caption>{what}; average {average:.1f}, forgetting {forgetting:.1f}</caption>"
-            f"<thead><tr><th></th>{titles}</tr></thead><tbody>{body}</tbody></table>"
-        )
 
 
 class Interrupted(KeyboardInterrupt):
@@ -76,77 +49,10 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
 
 
-def finished(
-    config: RunConfig, out: Path, renamed: Mapping[str, Path] | None = None
-) -> Finished | None:
-    """Return the run of a configuration if it is finished below `out`; see `finished_in`.
-
-    Args:
-        config: the run.
-        out: where run folders are.
-        renamed: what `finished_by_identity(out)` returned, if that was called already.
-    """
-    folder = out / config.folder
-    if not os.path.lexists(folder):
-        places = finished_by_identity(out) if renamed is None else renamed
-        folder = places.get(config.identity) or places.get(config.folder, folder)
-    return finished_in(folder, config)
-
-
-def finished_by_identity(out: Path) -> dict[str, Path]:
-    """Return the folders of finished runs in a folder, and in the folders in it, by identity.
-
-    Runs of versions without identities are found by the names of their folders.
-    """
-    folders: dict[str, Path] = {}
-    for path in [*sorted(out.glob(f"*/{RESULT}")), *sorted(out.glob(f"*/*/{RESULT}"))]:
-        with suppress(UserError):
-            config = read_json(path.with_name(CONFIG))
-            named = config.get("identity") if isinstance(config, dict) else None
-            folders.setdefault(named if isinstance(named, str) else path.parent.name, path.parent)
-    return folders
-
-
-def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | None:
-    """Return the run in a folder if it is finished; raise UserError if its result is damaged.
-
-    Args:
-        folder: where to look; nothing is changed there.
-        config: what the run has to be, where that is known.
-    """
-    path = folder / "result.json"
-    try:
-        if not os.path.lexists(path):
-            return None
-        result = read_json(path)
-        complaint = fault(result)
-    except (OSError, UserError):
-        complaint = f"{path} cannot be read"
-    if not complaint and config and not _is_of(folder, result, config):
-        complaint = f"{path} is the result of another run"
-    if complaint:
-        raise UserError(
-            f"{complaint}: remove {path} to go on with the run, or {folder} to repeat it."
-        )
-    return Finished(folder, result)
-
-
-def _is_of(folder: Path, result: Mapping[str, Any], config: RunConfig) -> bool:
-    """Return whether a result is that of a run, also if an older version computed the identity."""
-    identity = result.get("identity", config.identity)
-    if identity == config.identity:
-        return True
-    try:
-        noted = read_json(folder / CONFIG).get("identity")
-        return noted == identity and read_config(folder).identity == config.identity
-    except (AttributeError, UserError):
-        return False
-
-
 def remove_leftovers(folder: Path) -> None:
     """Remove the checkpoints of a finished run that was killed before it could."""
     checkpoints = RunFolder(folder).checkpoints
-    if checkpoints.files():
+    if folder.is_dir() and checkpoints.files():
         with suppress(Held), writing_below(folder.parent), locked(folder):
             checkpoints.remove()
 
@@ -226,8 +132,7 @@ def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
         seed=config.seed,
         device=device,
         precision=precision,
-        fused=engine == "graph"
-        and fused_kernels_work(device, AUTOCAST[precision] or torch.float32),
+        fused=fuses(engine, device, precision),
     )
     learner = kind(config.settings, context)
     pretrained = pretrained_part(learner.network)

@@ -181,4 +181,5 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "cues": _are_cues,
     **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
     "shared_by": lambda value: is_whole(value) and value >= 1,
+    "gpu_processes": lambda value: value is None or (is_whole(value) and value >= 1),
 }

@@ -17,7 +17,7 @@ from onpro.methods.base import Method, Stateful, Terms
 from onpro.nn import convolutions
 from onpro.nn.counter import counting_images
 from onpro.streams import Batch
-from onpro.training.engine import Engine, build_engine
+from onpro.training.engine import Engine, Step, build_engine
 
 
 class Stepper:
@@ -29,17 +29,24 @@ class Stepper:
     Args:
         method: The method to train; the stepper updates its `progress`.
         engine: How training steps are computed.
+        lenient: Whether the graph engine computes steps that it cannot capture eagerly.
     """
 
-    def __init__(self, method: Method[Any], engine: Engine = "eager") -> None:
+    def __init__(
+        self, method: Method[Any], engine: Engine = "eager", *, lenient: bool = False
+    ) -> None:
         self.method = method
+        self._lenient = lenient
         self._initial = _snapshots(method)
         self.use(engine)
 
     def use(self, engine: Engine) -> None:
         """Compute further steps with the given engine, without anything captured before."""
         self.engine = engine
-        self._learn = build_engine(engine, self.method, self.method.learn)
+        self._learn = self._built(self.method.learn)
+
+    def _built(self, step: Step) -> Step:
+        return build_engine(self.engine, self.method, step, lenient=self._lenient)
 
     def step(self, batch: Batch) -> Terms:
         """Train on one batch and return the terms of the loss as detached tensors."""
@@ -106,7 +113,7 @@ class Stepper:
         rehearse = None
         for stored in self.method.rehearsal():
             if rehearse is None:  # the rehearsal may begin with a new network
-                rehearse = build_engine(self.engine, self.method, self.method.rehearse)
+                rehearse = self._built(self.method.rehearse)
             with self._autocasting():
                 rehearse(stored)
 
@@ -115,6 +122,7 @@ class Stepper:
         self.method.forget(label)
         if not self.method.has_past:
             self.method.progress.task, self.method.progress.task_open = -1, False
+        self.use(self.engine)  # a captured step may use tensors that have been replaced
 
     @contextmanager
     def _training(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from onpro.errors import UserError
 from onpro.runs.config import RunConfig
 from onpro.runs.files import is_held
 from onpro.runs.folder import REPETITION
-from onpro.runs.runner import finished_in
+from onpro.runs.reading import finished_in
 from onpro.training.checkpoint import CHECKPOINT_EVERY
 
 RETRIES = 2

@@ -1,20 +1,32 @@
 """What wrappers share that add a loss on all images of a step, new and replayed."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from onpro.losses import MASKED_LOGIT, mixup_losses
-from onpro.methods.base import Context, Labelled, Method, S
+from onpro.methods.base import Context, Labelled, Method, S, Terms
 from onpro.methods.parts import apf
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.known import KnownClasses, outputs_of
 from onpro.methods.wrapper import Wrapper
 
-Rivals = Literal["all", "task", "none"]
+Rivals = Literal["all", "task", "batch", "none"]
 """The classes that new images compete with in an added cross-entropy: all, those of the current
-task, or none: only replayed images enter it."""
+task, those of the batch and those not met yet, or none: only replayed images enter it."""
+
+
+PEER = "peer_"
+"""Begins the names of a peer's terms."""
+
+
+def of_each(terms: Sequence[Terms]) -> Terms:
+    """The terms of a method and of its peer in one dictionary, as `Peers.minimise` expects them."""
+    own, *theirs = terms
+    return own | {PEER + name: term for peer in theirs for name, term in peer.items()}
 
 
 class AddedLoss(Wrapper[S]):
@@ -29,9 +41,35 @@ class AddedLoss(Wrapper[S]):
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
         """Refuse methods without one loss of new and replayed images."""
-        if not base.has_one_loss:
+        if not base.takes_added_terms:
             return "whose loss of new and replayed images is not computed at once"
         return super().refusal(base)
+
+    def replayed(self, old: Labelled | None) -> Labelled:
+        """The replay batch, or a random one where the method has none to show."""
+        settings: Any = self.settings
+        return self.sample_replay(settings.replay_batch) if old is None else old
+
+    def plain_terms(self, learners: Sequence[Method[Any]], new: Labelled, old: Labelled) -> Terms:
+        """Cross-entropy of all images of a step, of each learner, once any are stored.
+
+        It takes the place of a loss that is nothing but cross-entropy: one mean over all images,
+        augmented in the same way for all learners.
+        """
+        if not len(old.labels):
+            return {}
+        together = old.then(new)
+        views = self.augment(together.images)
+        return of_each(
+            [
+                {"ce": cross_entropy(learner.network.logits(views), together.labels)}
+                for learner in learners
+            ]
+        )
+
+    def logits_of(self, learner: Method[Any], *views: Tensor) -> list[Tensor]:
+        """Logits (n, classes) of views, each in a forward pass of its own."""
+        return [self.upright(logits) for logits in learner.network.logits_each(*views)]
 
     def shown(self, new: Labelled, old: Labelled, *mixed: Mixture) -> Mixture | None:
         """The images of the added loss, or None while nothing is stored.
@@ -50,8 +88,9 @@ class AddedLoss(Wrapper[S]):
         """Cross-entropy of what was shown, whose first `new` images are new."""
         if rivals == "none" and new < len(logits):
             logits, shown, new = logits[new:], Mixture(*(part[new:] for part in shown)), 0
-        if rivals == "task":
-            competing = outputs_of(self.met.current, 1, shown.first[:new])
+        if rivals in ("task", "batch"):
+            classes = self.met.current if rivals == "task" else ~self.met.seen
+            competing = outputs_of(classes, 1, shown.first[:new])
             masked = logits[:new].masked_fill(~competing, MASKED_LOGIT)
             logits = torch.cat([masked, logits[new:]])
         return mixup_losses(logits, shown.first, shown.second, shown.weight).mean()

@@ -193,7 +193,8 @@ def mix_confused(
 
 
 def _anywhere(memory: Memory, count: int, generator: torch.Generator) -> Tensor:
-    return (torch.rand(count, generator=generator, device=generator.device) * len(memory)).long()
+    uniform = torch.rand(count, generator=generator, device=generator.device)
+    return (uniform * memory.filled).long()
 
 
 def _pairs(prototypes: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Masks of the classes that a method has met."""
+"""What a method knows of the stream: masks of the classes that it has met, and steps of a task."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -59,6 +59,34 @@ class KnownClasses:
             if (state[name].shape, state[name].dtype) != (mask.shape, mask.dtype):
                 raise ValueError(f"the classes {name} of the state are not those of its network")
             setattr(self, name, state[name].to(mask.device))
+
+
+class TaskSteps:
+    """Number of steps of the current task, on the device for recorded steps."""
+
+    count: Tensor
+    """() int64"""
+
+    def __init__(self, device: torch.device) -> None:
+        self.count = torch.zeros((), dtype=torch.int64, device=device)
+
+    def advance(self) -> None:
+        """Count a step."""
+        self.count = self.count + 1
+
+    def start_task(self) -> None:
+        """Count from 0 again."""
+        self.count = torch.zeros_like(self.count)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return a copy of the number."""
+        return {"count": self.count.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved number."""
+        if state["count"].shape != self.count.shape:
+            raise ValueError("the steps of the state are not one number")
+        self.count = state["count"].to(self.count)
 
 
 def outputs_of(classes: Tensor, outputs_per_class: int, labels: Tensor | None = None) -> Tensor:

@@ -1,0 +1,78 @@
+"""Figure of measured values beside the paper's."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onpro.errors import UserError
+from onpro.experiments.experiment import Experiment
+from onpro.experiments.tables import paper_name
+from onpro.figures.style import COLORS, INK, Options, blank, plain, wrapped
+from onpro.text import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
+    """Accuracy, or another measure, beside the paper's values (`--measure`).
+
+    Dots are means of the runs, of three or more with their 95 % interval; diamonds are the paper's
+    means. Each data set and memory has a panel.
+    """
+    measure = options.measure
+    known = [one for one in experiments if measure in one.paper and one.values(measure)]
+    if not known:
+        raise UserError(f"the paper has no {measure} of any of these runs.")
+    places = sorted({(one.data, one.memory) for one in known})
+    titles = {_title(one): one.paper[measure][0] for one in known}
+    rows = sorted(titles, key=lambda title: titles[title])
+    line = 0.024 * options.font
+    figure = blank(options, line * (len(rows) + 5))
+    panels = figure.subplots(1, len(places), sharey=True, sharex=True, squeeze=False)[0]
+    for axes, (data, memory) in zip(panels, places, strict=True):
+        for one in known:
+            if (one.data, one.memory) != (data, memory):
+                continue
+            row, summary = rows.index(_title(one)), one.summary(measure)
+            if summary is None:
+                continue
+            size = 0.55 * options.font
+            ours = axes.errorbar(
+                [summary.mean],
+                [row],
+                xerr=[summary.interval or 0.0],
+                fmt="o",
+                color=COLORS[0],
+                markersize=size,
+                elinewidth=1.5,
+                zorder=3,
+            )
+            (theirs,) = axes.plot(
+                [one.paper[measure][0]],
+                [row],
+                linestyle="",
+                marker="D",
+                markersize=size,
+                markerfacecolor="white",
+                markeredgecolor=COLORS[1],
+                markeredgewidth=1.3,
+                zorder=2,
+            )
+        plain(axes, options, f"{visible(data)}, M = {memory}")
+        axes.set_ylim(-0.7, len(rows) - 0.3)
+        axes.set_yticks(range(len(rows)), [wrapped(row, 30) for row in rows], parse_math=False)
+        axes.set_xlabel(f"{measure}, %", color=INK, size=options.font)
+    panels[0].set_xlim(left=0)
+    figure.legend(
+        [ours, theirs],
+        ["measured, with the 95 % interval of three or more runs", "paper"],
+        loc="outside lower left",
+        ncols=2,
+        frameon=False,
+        fontsize=options.font - 1,
+    )
+    return figure
+
+
+def _title(experiment: Experiment) -> str:
+    return paper_name(experiment.method, experiment.recipe) or visible(experiment.name)
