@@ -68,7 +68,8 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace equations by MathML."""
+    """Replace equations by MathML, and keep a number and its deviation on one line."""
+    content = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", content)
     content = re.sub(
         r'<span class="arithmatex">\\\((.*?)\\\)</span>',
         lambda found: mathml(html.unescape(found[1]), "inline"),
@@ -136,7 +137,7 @@ def command_reference() -> str:
 def _help(arguments: list[str]) -> str:
     from onpro.cli import main
 
-    os.environ["COLUMNS"], os.environ["NO_COLOR"] = "88", "1"
+    os.environ["COLUMNS"], os.environ["NO_COLOR"] = "80", "1"
     with redirect_stdout(io.StringIO()) as printed:
         main([*arguments, "--help"])
     text = re.sub(r"\x1b\[[0-9;]*m", "", printed.getvalue()).strip("\n")

@@ -70,7 +70,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(
     folder = only_run(tmp_path)
     assert stopped.status == status
     assert stopped.err.splitlines()[-1] == (
-        f"onpro: interrupted; step 4 of 6 is saved, go on with: onpro resume {folder}"
+        f"onpro: interrupted; step 4 of 6 is saved, resume with: onpro resume {folder}"
     )
     assert not stopped.out.count("average accuracy")
     assert result(onpro("resume", str(folder), "--json")) == expected
@@ -507,7 +507,7 @@ def test_a_process_that_gets_a_signal_can_be_resumed(
     last = started.said().splitlines()[-1]
     assert last == (
         f"onpro: interrupted; step {newest(tmp_path)} of 240 is saved, "
-        f"go on with: onpro resume runs/{folder.name}"
+        f"resume with: onpro resume runs/{folder.name}"
     )
     with Running(tmp_path, *last.split()[-2:]) as resumed:
         assert resumed.status() == 0

@@ -64,6 +64,11 @@ def test_the_overview_lists_every_method() -> None:
         assert f"| [{name}]({name}.md) | {cls.about.title} | {cls.about.year} |" in overview
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+def test_pages_count_methods_right(page: str) -> None:
+    assert f"{len(methods())} methods and {len(wrappers())} wrappers" in (ROOT / page).read_text()
+
+
 def test_the_overview_lists_every_wrapper_with_the_methods_it_wraps() -> None:
     overview = (ROOT / "docs" / "methods" / "README.md").read_text()
     for name, cls in wrappers().items():

@@ -140,7 +140,7 @@ def test_a_stopped_run_goes_on_and_ends_the_same(
     folder = tmp_path / config.folder
     assert stop.value.signal == signal.SIGTERM
     assert str(stop.value) == (
-        f"interrupted; step {steps} of 6 is saved, go on with: onpro resume {folder}"
+        f"interrupted; step {steps} of 6 is saved, resume with: onpro resume {folder}"
     )
     assert not (folder / "result.json").exists()
     assert (folder / "config.json").exists()

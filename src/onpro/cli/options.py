@@ -46,7 +46,7 @@ class ComputeOptions:
     are short for end and no."""
 
     keep_memory: bool = False
-    """Keep the images of the memory with the model, so that learning can go on exactly."""
+    """Keep the images of the memory with the model, so that learning can continue exactly."""
 
     probe: Literal["none", "prototypes"] = "none"
     """What to measure while training, without any effect on it: the similarity of online and global
