@@ -11,10 +11,10 @@ from onpro.training.stepper import Stepper
 from tests.methods.learners import batches, learner, watch
 
 
-def trained(name: str, steps: int = 5, **changes: Any) -> Stepper:
+def trained(name: str, **changes: Any) -> Stepper:
     """A method after some steps."""
     stepper = Stepper(learner(name, **changes))
-    for batch in batches(steps):
+    for batch in batches(5):
         stepper.step(batch)
     return stepper
 
@@ -38,7 +38,7 @@ def test_each_repetition_shows_other_augmentations() -> None:
 
 
 def test_the_order_of_wrappers_does_not_matter() -> None:
-    settings = {"optimizer": "adam", "learning_rate": 5e-3, "repeats": 2}
+    settings: dict[str, Any] = {"optimizer": "adam", "learning_rate": 5e-3, "repeats": 2}
     first, second = (trained(name, **settings) for name in ("er-mkd-repeat", "er-repeat-mkd"))
     assert weights(first).equal(weights(second))
 

@@ -23,7 +23,7 @@ from onpro.recipes import CHAIN, CHAIN_DATA, CHAIN_ON_SHORT_STREAMS
     data=CHAIN_DATA,
     bases_on=CHAIN_ON_SHORT_STREAMS,
 )
-class Chain(ChainLoss):
+class SelfTaught(ChainLoss):
     """L + w·Σ_s CE(x_s) + λ·[Σ_{s<3} KL(x_{s+1}→x_s) + KL(x₃→x₃)]; the last KL is 0."""
 
     def terms(self, *samples: Any) -> Terms:
