@@ -354,8 +354,8 @@ def _explained(error: BaseException, trainer: Trainer, place: RunFolder) -> Base
         if not files:
             return Interrupted("interrupted; the unfinished run was not kept.")
         return Interrupted(
-            f"interrupted; step {step_of(files[0])} of {len(trainer.stream)} is saved, resume with: "
-            f"onpro resume {shlex.quote(str(folder))}",
+            f"interrupted; step {step_of(files[0])} of {len(trainer.stream)} is saved, resume "
+            f"with: onpro resume {shlex.quote(str(folder))}",
             error.signal if isinstance(error, Stopped) else signal.SIGINT,
         )
     if files:
