@@ -223,3 +223,12 @@ def test_where_only_new_images_are_shown_they_compete_with_all() -> None:
     learned = learner("onpro-mkd", taught_rivals="none", projection=16, rotations=4)
     terms = stepper(learned).step(batches(1)[0])
     assert terms["taught_ce"] > 0
+
+
+@pytest.mark.parametrize("base", ["derpp", "er", "onpro"])
+def test_a_short_stream_has_a_faster_average(base: str) -> None:
+    short: Any = settings_for(f"{base}-mkd", "digits")
+    long: Any = settings_for(f"{base}-mkd", "cifar100")
+    assert (short.teacher_rate, short.teacher_weight, short.learning_rate) == (0.1, 2.0, 5e-3)
+    assert (long.teacher_rate, long.teacher_weight) == (0.01, 5.5)
+    assert long.learning_rate < 1e-3
