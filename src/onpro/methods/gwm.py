@@ -1,7 +1,8 @@
 """GWM, a global workspace model: two students and the moving average of their weights.
 
-Su et al., IEEE TIP 2026. Two students of the same start see different augmentations and teach each
-other; the moving average of both teaches them too, and at the end of a task they move towards it.
+Su et al., arXiv 2508.08677, 2026. Two students of the same start see different augmentations and
+teach each other; the moving average of both teaches them too, and at the end of a task they move
+towards it.
 No code is public: what the paper leaves open is our reading, see the page of the method.
 """
 
