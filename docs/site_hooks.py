@@ -35,6 +35,16 @@ CHARACTERS: set[str] = set()
 ITALICS = {0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)}
 """Letters that browsers show in place of single Latin and Greek ones."""
 
+FUNCTION = re.compile(
+    r"(</(?:mi|mn|msub|msup|msubsup|mfrac)>|&#x00029;</mo>)?(<msub>|<munder>)?"
+    r"<m[io]>([a-z\u00a0]{3,})</m[io]>(?=((?:<mrow>)?<mo[^>]*>&#x00028;)?)"
+)
+"""Name of a function, with what stands around it: an operand before, a parenthesis after."""
+INLINE_CODE = re.compile(r"(?<!<span></span>)(?<!<pre>)<code>([^<\n]+)</code>")
+METHOD_THIRD = re.compile(
+    r"<table>(?=\s*<thead>\s*<tr>\s*<th>data</th>\s*<th>memory</th>\s*<th>method</th>)"
+)
+"""Table whose rows are told apart by their third column; it stays in view on a phone."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 CODE = re.compile(r"(^```.*?^```|^    [^\n]*|`[^`\n]+`)", flags=re.DOTALL | re.MULTILINE)
 
@@ -68,11 +78,13 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Replace equations by MathML, and keep a number and its deviation on one line."""
+    """Replace equations by MathML, and keep together what no line should break."""
     content = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", content)
+    content = INLINE_CODE.sub(_unbroken_options, content)
+    content = METHOD_THIRD.sub('<table data-names="third">', content)
     content = re.sub(
-        r'<span class="arithmatex">\\\((.*?)\\\)</span>',
-        lambda found: mathml(html.unescape(found[1]), "inline"),
+        r'<span class="arithmatex">\\\((.*?)\\\)</span>([.,:;)]*)',
+        lambda found: _unbroken(mathml(html.unescape(found[1]), "inline") + found[2]),
         content,
         flags=re.DOTALL,
     )
@@ -84,6 +96,16 @@ def on_page_content(content: str, **_: Any) -> str:
     )
 
 
+def _unbroken(content: str) -> str:
+    return f'<span class="unbroken">{content}</span>'
+
+
+def _unbroken_options(code: re.Match[str]) -> str:
+    """Return inline code whose words are not broken at hyphens, unless they are long."""
+    words = re.sub(r"(?<!\S)(?=\S*-)\S{2,28}(?!\S)", lambda word: _unbroken(word[0]), code[1])
+    return f"<code>{words}</code>"
+
+
 def mathml(latex: str, display: str) -> str:
     """Return an equation as MathML; raise ValueError for LaTeX that is not understood."""
     simpler = latex.replace(r"\arg\min", r"\operatorname{arg min}")
@@ -93,8 +115,23 @@ def mathml(latex: str, display: str) -> str:
         raise ValueError(f"this equation cannot be shown: {latex}")
     # Browsers know no variants but the normal one: letters of their own take their place.
     made = re.sub(r'<mi mathvariant="(script|double-struck)">([A-Z])</mi>', _letter, made)
+    made = _spaced(made)
     CHARACTERS.update(html.unescape(made))
     return made
+
+
+def _spaced(made: str) -> str:
+    """Return MathML with space around names of functions as in LaTeX, and none around bars."""
+    bar = r'<mo lspace="0" rspace="0" stretchy="false">\1</mo>'
+    made = re.sub(r"<mo[^>]*>(&#x0007C;|&#x02016;)</mo>", bar, made)
+    made = made.replace("&#x000AF;", "&#x0203E;").replace(">argmin<", ">arg\u00a0min<")
+    return FUNCTION.sub(_function, made)
+
+
+def _function(found: re.Match[str]) -> str:
+    before, opening, name, parenthesis = found.groups(default="")
+    left, right = "0.17em" if before else "0", "0" if parenthesis else "0.17em"
+    return f'{before}{opening}<mo lspace="{left}" rspace="{right}">{name}</mo>'
 
 
 def _letter(found: re.Match[str]) -> str:
