@@ -35,6 +35,16 @@ def test_rows_are_ordered_by_our_accuracy_or_the_published_one() -> None:
     assert rows[0]["n"] is None
 
 
+@pytest.mark.parametrize("beside", [{"gpu_processes": 2}, {"shared_by": None}])
+def test_time_beside_others_is_left_out(beside: dict[str, Any]) -> None:
+    run = finished("er", 0, 40.0, **COST)
+    run.result.update(beside)
+    if run.result["shared_by"] is None:
+        del run.result["shared_by"]
+    (er,) = (row for row in board(run) if row["n"])
+    assert (er["seconds"], er["at_once"]) == (None, None)
+
+
 def test_only_cells_that_were_run_are_shown() -> None:
     rows = board(finished("er", 0, 40.0, memory=500, **COST))
     assert {(row["data"], row["memory"]) for row in rows} == {("cifar10", 500)}

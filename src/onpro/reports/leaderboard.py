@@ -1,7 +1,8 @@
 """A leaderboard: our results and published ones by data set and memory, the best first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.published import Published, published, sources
@@ -92,14 +93,19 @@ def _row(one: Experiment, values: Sequence[Published]) -> Ranked:
         "n": len(one.runs),
         "published": _listed(values),
         "images": mean(run.result["images_seen"] / run.result["steps"] for run in one.runs),
-        "at_once": max((run.result.get("shared_by", 0) for run in one.runs), default=0) or None,
     }
     if accuracy:
         row["accuracy"] = with_spread(accuracy.mean, accuracy.deviation)
         row["bounds"] = bounds(accuracy)
-    if seconds:
+    if seconds and all(_is_timed(run.result) for run in one.runs):
         row["seconds"] = seconds.mean
+        row["at_once"] = max(run.result["shared_by"] for run in one.runs)
     return (one.data, one.memory, -accuracy.mean if accuracy else 0.0), row
+
+
+def _is_timed(result: Mapping[str, Any]) -> bool:
+    """Return whether it is known what a run shared its device with, and no process was beside."""
+    return "shared_by" in result and (result.get("gpu_processes") or 1) == 1
 
 
 def _published_row(values: Sequence[Published]) -> Ranked:
