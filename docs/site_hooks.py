@@ -37,7 +37,7 @@ ITALICS = {0x210E, *range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)}
 
 FUNCTION = re.compile(
     r"(</(?:mi|mn|msub|msup|msubsup|mfrac)>|&#x00029;</mo>)?(<msub>|<munder>)?"
-    r"<m[io]>([a-z\u00a0]{3,})</m[io]>(?=((?:<mrow>)?<mo[^>]*>&#x00028;)?)"
+    r"<m[io]>([a-z\u00a0]{3,})</m[io]>(?=((?:<mrow>)?<mo[^>]*>&#x0002[89];)?)"
 )
 """Name of a function, with what stands around it: an operand before, a parenthesis after."""
 INLINE_CODE = re.compile(r"(?<!<span></span>)(?<!<pre>)<code>([^<\n]+)</code>")
@@ -80,6 +80,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """Replace equations by MathML, and keep together what no line should break."""
     content = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", content)
+    content = re.sub(r"(?<=\d) (?=%)", "\u00a0", content)
     content = INLINE_CODE.sub(_unbroken_options, content)
     content = METHOD_THIRD.sub('<table data-names="third">', content)
     content = re.sub(
@@ -161,14 +162,13 @@ def command_reference() -> str:
     parts = [
         "# The command `onpro`",
         "These are the help texts of the installed version. `onpro COMMAND --help` prints them; "
-        "`onpro run METHOD --help` has the settings of that method too, and `onpro run METHOD "
-        "--data NAME --help` the values that a data set gives them.",
+        "`onpro run METHOD --help` has the settings of that method, here OnPro, and "
+        "`onpro run METHOD --data NAME --help` the values that a data set gives them.",
         _help([]),
     ]
     for name in COMMANDS:
         parts += [f"## onpro {name}", _help([name])]
-    parts += ["## onpro run onpro", "With the settings of a method, here OnPro:"]
-    return "\n\n".join([*parts, _help(["run", "onpro"])])
+    return "\n\n".join(parts)
 
 
 def _help(arguments: list[str]) -> str:
