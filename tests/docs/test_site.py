@@ -44,9 +44,14 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(site: Path) -> None:
     assert all(f'id="onpro-{name}"' in command for name in COMMANDS)
     assert "<img" in (site / "tutorial" / "index.html").read_text()
     assert "<math" in (site / "methods" / "onpro" / "index.html").read_text()
+    assert command.count("Settings of OnPro.") == 1
+    assert '<table data-names="third">' in (site / "leaderboard" / "index.html").read_text()
+    faq = (site / "faq" / "index.html").read_text()
+    assert '<span class="unbroken">--deterministic</span>' in faq
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert "arithmatex" not in text, f"an equation of {page} is not shown"
+        assert "<mi>log</mi>" not in text, f"a function of {page} has no space around it"
         loaded = re.findall(
             r'<(?:script|img|link rel="(?!canonical)[^"]*")[^>]*="(https?:[^"]*)', text
         )
