@@ -281,7 +281,9 @@ def test_settings_of_another_method_are_refused() -> None:
 
 def test_a_finished_run_shows_itself_in_notebooks() -> None:
     content = result(tasks=2) | {"data": "<b>"}
-    shown = Finished(Path("runs/one"), content)._repr_html_()
+    run = Finished(Path("runs/one"), content)
+    assert repr(run) == f"Finished(folder={Path('runs/one')!r})"
+    shown = run._repr_html_()
     assert "<th>task 2</th>" in shown
     assert "after task 2" in shown
     assert "&lt;b&gt;" in shown

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from html import escape
@@ -40,8 +40,8 @@ class Finished:
 
     folder: Path
     """For a run in a packed file, the path of the file followed by the name of the run."""
-    result: dict[str, Any]
-    packed_config: Any = None
+    result: dict[str, Any] = field(repr=False)
+    packed_config: Any = field(default=None, repr=False)
     """The content of `config.json`, for a run in a packed file."""
 
     @cached_property
