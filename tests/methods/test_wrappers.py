@@ -62,15 +62,15 @@ PEERS = [
     ("er-ccldc", QUICK),
     ("er-gwm", QUICK),
     ("er-mkd-repeat", {**QUICK, **TAUGHT, "repeats": 2}),
-    ("onpro-repeat", {**SMALL, **ROTATED, "repeats": 2}),
+    ("onpro-chain-mkd", {**SMALL, **ROTATED, **TAUGHT}),
+]
+COMBINED = [
     *((f"{base}-{name}", {**QUICK, **more}) for base in ("derpp", "erace") for name, more in ADDED),
     *((f"{base}-{name}", {**FASTER, **more}) for base in ("gsa", "hpcr") for name, more in ADDED),
     *((f"mose-{name}", {**SMALL, **more}) for name, more in ADDED),
+    ("onpro-repeat", {**SMALL, **ROTATED, "repeats": 2}),
     ("onpro-chain-gwm", {**SMALL, **ROTATED}),
-    *(
-        (f"onpro-{name}", {**SMALL, **ROTATED, **TAUGHT})
-        for name in ("chain-mkd", "mkd-gwm", "mkd-ccldc")
-    ),
+    *((f"onpro-{name}", {**SMALL, **ROTATED, **TAUGHT}) for name in ("mkd-gwm", "mkd-ccldc")),
 ]
 
 
@@ -84,7 +84,7 @@ PEERS = [
         ("er-mkd", QUICK),
         ("er-repeat", {}),
         *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
-        *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in [*OTHERS, *COMBINED]),
     ],
 )
 @pytest.mark.parametrize(
@@ -102,6 +102,13 @@ def test_wrapped_methods_have_the_properties_of_a_method(
 ) -> None:
     cls = method(name)
     holds(cls, cls.settings_type(**{"encoder": "slim", **changes}))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "changes"), COMBINED)
+def test_combinations_can_be_resumed(name: str, changes: dict[str, Any]) -> None:
+    cls = method(name)
+    resuming_changes_nothing(cls, cls.settings_type(**{"encoder": "slim", **changes}))
 
 
 @pytest.mark.parametrize("wrapper", wrappers())
