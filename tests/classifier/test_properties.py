@@ -101,6 +101,7 @@ def fresh(make: Any, photos: Any) -> OnlineClassifier:
     return classifier
 
 
+@pytest.mark.thorough
 @given(series=st.lists(calls(), min_size=1, max_size=3))
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_everything_is_learned_or_refused(

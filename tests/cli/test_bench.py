@@ -42,6 +42,7 @@ def test_all_methods_are_measured_and_shown_again(onpro: Command, tmp_path: Path
     assert "images of 8×8, batches of 2, 2 tasks; 1 block of 1 step." in shown.out
 
 
+@pytest.mark.thorough
 def test_several_numbers_of_classes_are_measured(onpro: Command) -> None:
     answer = onpro("bench", "gdumb", *SMALL, "--classes", "4,6")
     assert answer.status == 0, answer.err

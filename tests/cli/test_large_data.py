@@ -38,6 +38,7 @@ def folder_run(birds: Path) -> RunConfig:
     return RunConfig("er", settings, data=data, tasks=3, image_size=12, device="cpu")
 
 
+@pytest.mark.thorough
 def test_both_ways_train_the_same_network(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "cpus", lambda: 3)
     monkeypatch.setattr(workers, "WORTH_A_WORKER", 30)

@@ -33,6 +33,7 @@ def test_its_description_is_that_of_the_paper() -> None:
         assert (source.classes, source.tasks, source.image_size) == (classes, 50, 224)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_all_layouts_give_the_same_data(tmp_path: Path, sorted_100: Path, layout: Layout) -> None:
     write_imagenet(tmp_path, train=3, test=2, shapes=SMALL, layout=layout)
@@ -90,6 +91,7 @@ def test_the_classes_are_those_of_seed_1993(classes: int) -> None:
         assert drawn[:4] == ["n00000054", "n00000007", "n00000894", "n00000512"]
 
 
+@pytest.mark.thorough
 def test_a_subset_of_a_thousand_classes(tmp_path: Path) -> None:
     write_imagenet(tmp_path, classes=1000, train=1, test=1, shapes=[(9, 9)])
     everything = load("imagenet1k", data_dir=tmp_path, image_size=8)

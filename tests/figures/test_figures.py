@@ -245,6 +245,7 @@ def assert_nothing_is_covered(figure: Figure) -> None:
     assert min(frame.width for frame in frames) > 30
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["accuracy", "memory", "prototypes"])
 def test_fourteen_methods_are_legible(name: str, width: Width) -> None:

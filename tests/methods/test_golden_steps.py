@@ -152,6 +152,7 @@ def test_terms_of_the_very_first_step_in_float32(golden: Golden) -> None:
     onpro_step(golden, golden.group("onpro/first_very_first_step."), torch.float32, task=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*LATER_INPUTS, *float32_terms("onpro/later_task_first_step", "ins_*", "ope"))
 def test_terms_of_the_second_task_in_float32(golden: Golden) -> None:
     onpro_step(golden, golden.group("onpro/later_task_first_step."), torch.float32, task=1)
@@ -213,6 +214,7 @@ def test_terms_of_ocms_first_step_in_float32(golden: Golden) -> None:
     ocm_step(golden, golden.group("baselines/ocm.first_step."), torch.float32, task=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.golden(*OCM_LATER_INPUTS, *float32_terms("baselines/ocm.later_step", "l_*", "mse"))
 def test_terms_of_ocms_later_step_in_float32(golden: Golden) -> None:
     ocm_step(golden, golden.group("baselines/ocm.later_step."), torch.float32, task=1)
