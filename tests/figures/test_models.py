@@ -14,7 +14,7 @@ from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, projections
 from onpro.figures.gradcam import gradcam, plus_plus
 from onpro.figures.models import load_models
-from onpro.figures.projections import projected
+from onpro.figures.projections import FEW, projected
 from onpro.figures.style import Options
 from onpro.methods import settings_for
 from onpro.runs import run
@@ -235,3 +235,9 @@ def test_the_map_is_that_of_pytorch_grad_cam(
         np.testing.assert_allclose(heat.numpy(), expected, atol=2e-3)
         drawn += bool(heat.max() > 0)
     assert drawn >= 3, "maps of zeros would agree too"
+
+
+def test_ten_classes_have_ten_colours() -> None:
+    assert len({projections._handle(number).get_color() for number in range(10)}) == 10
+    marks = [(h.get_color(), h.get_marker()) for h in map(projections._handle, range(FEW))]
+    assert len(set(marks)) == FEW
