@@ -59,14 +59,14 @@ class ResNet18(Encoder):
 
 
 class FirstConvolution(nn.Conv2d):
-    """A convolution of images, which on a GPU have zero-padded input channels.
+    """A convolution of images, whose channels are zero-padded in training on a GPU.
 
     Tensor cores need a multiple of 8 channels. The padding does not change the result.
     """
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the feature maps of images (n, channels, height, width)."""
-        if not images.is_cuda:
+        if not (self.training and images.is_cuda):
             return super().forward(images)
         padding = (0, 0, 0, 0, 0, -self.in_channels % 8)
         weight = pad(self.weight, padding)

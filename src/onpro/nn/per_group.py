@@ -1,0 +1,317 @@
+"""Gradients of several losses, each of some images of a batch, in one backward pass.
+
+In eval mode images do not depend on each other, so that all of them can share a forward pass and
+the gradients by the feature maps. Autograd would add up the gradients by the parameters over all
+images. Here convolutions, batch norms and linear layers add them up over each group of images.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, unfold
+from torch.overrides import TorchFunctionMode
+
+
+class Groups(NamedTuple):
+    """How a batch is divided: some single images first, then some batches of equal size."""
+
+    singles: int
+    batches: int
+
+    def sum(self, of_images: Tensor) -> Tensor:
+        """Add up values of images (n, …) over each group, (groups, …)."""
+        singles, rest = of_images[: self.singles], of_images[self.singles :]
+        if not self.batches:
+            return singles
+        return torch.cat([singles, rest.unflatten(0, (self.batches, -1)).sum(dim=1)])
+
+    def split(self, of_images: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+        """Return the values of the single images, and of the images of each batch."""
+        singles, rest = of_images[: self.singles], of_images[self.singles :]
+        return singles, rest.chunk(self.batches) if self.batches else ()
+
+
+def group_gradients(
+    module: nn.Module, images: Tensor, labels: Tensor, groups: Groups
+) -> list[Tensor]:
+    """Return the gradients of the mean cross-entropy of each group of images.
+
+    A module with parameters of other layers is computed group by group, which is slower.
+
+    Args:
+        module: Images to logits, in eval mode, because batch norm must not mix images.
+        images: (n, channels, height, width) network input.
+        labels: (n,).
+        groups: How the images are divided.
+
+    Returns:
+        Gradients (groups, …) of each parameter.
+    """
+    parameters = list(module.parameters())
+    layers = _GroupedLayers(parameters, groups, len(images))
+    with torch.enable_grad():
+        with layers:
+            logits = module(images)
+        if layers.used == layers.expanded.keys():
+            losses = groups.split(cross_entropy(logits, labels, reduction="none"))
+            loss = losses[0].sum() + sum(batch.mean() for batch in losses[1])
+            expanded = list(layers.expanded.values())
+            found = torch.autograd.grad(loss, [*expanded, *parameters], allow_unused=True)
+            if all(used_otherwise is None for used_otherwise in found[len(expanded) :]):
+                return list(found[: len(expanded)])
+    return gradients_group_by_group(module, images, labels, groups)
+
+
+def gradients_group_by_group(
+    module: nn.Module, images: Tensor, labels: Tensor, groups: Groups
+) -> list[Tensor]:
+    """Return what `group_gradients` returns, for any module, with a pass for each batch."""
+    names, parameters = zip(*module.named_parameters(), strict=True)
+    buffers = dict(module.named_buffers())
+
+    def loss(values: Sequence[Tensor], image: Tensor, label: Tensor) -> Tensor:
+        state = dict(zip(names, values, strict=True)) | buffers
+        return cross_entropy(functional_call(module, state, (image[None],)), label[None])
+
+    (single_images, batches), (single_labels, labels_of) = (
+        groups.split(images),
+        groups.split(labels),
+    )
+    parts: list[Sequence[Tensor]] = []
+    if groups.singles:
+        values = tuple(parameter.detach() for parameter in parameters)
+        parts.append(vmap(grad(loss), in_dims=(None, 0, 0))(values, single_images, single_labels))
+    for batch, of_batch in zip(batches, labels_of, strict=True):
+        with torch.enable_grad():
+            mean = cross_entropy(module(batch), of_batch)
+        gradients = torch.autograd.grad(mean, parameters, materialize_grads=True)
+        parts.append([gradient[None] for gradient in gradients])
+    return [torch.cat(rows) for rows in zip(*parts, strict=True)]
+
+
+def inner_products(some: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
+    """Return ⟨g_i, G_j⟩ (n, m) of gradients (n, …) and (m, …) of each parameter."""
+
+    def product(g: Tensor, h: Tensor) -> Tensor:
+        if g.ndim <= 2:
+            return g.reshape(len(g), -1) @ h.reshape(len(h), -1).T
+        # A sum over outputs of the layer: a GPU divides it among its multiprocessors.
+        return (g.flatten(2).transpose(0, 1) @ h.flatten(2).permute(1, 2, 0)).sum(dim=0)
+
+    return torch.stack([product(g, h) for g, h in zip(some, others, strict=True)]).sum(dim=0)
+
+
+class _GroupedLayers(TorchFunctionMode):
+    """Gives layers parameters that are expanded by groups, so that their gradients are as well.
+
+    Args:
+        parameters: Parameters of the module that is called.
+        groups: How the images are divided.
+        images: Number of images.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], groups: Groups, images: int) -> None:
+        super().__init__()
+        self.groups = groups
+        self.images = images
+        self.expanded = {
+            id(value): value.detach().expand(sum(groups), *value.shape).requires_grad_()
+            for value in parameters
+        }
+        self.used: set[int] = set()
+        self._layers: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+            conv2d: self._convolution,
+            batch_norm: self._batch_norm,
+            linear: self._linear,
+        }
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Compute a layer if it is one of those known here, else call the function."""
+        named = kwargs or {}
+        layer = self._layers.get(func)
+        result = None if layer is None else layer(*args, **named)
+        return func(*args, **named) if result is None else result
+
+    def _convolution(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] | str = 0,
+        dilation: int | tuple[int, ...] = 1,
+        groups: int = 1,
+    ) -> Tensor | None:
+        if isinstance(padding, str) or not self._knows(input, 4, weight, bias):
+            return None
+        options = _pair(stride), _pair(padding), _pair(dilation), groups
+        return self._call(_Convolution, input, weight, bias, *options)
+
+    def _batch_norm(
+        self,
+        input: Tensor,
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor | None:
+        if training or weight is None or not self._knows(input, 4, weight, bias):
+            return None
+        return self._call(_BatchNorm, input, weight, bias, running_mean, running_var, eps)
+
+    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        if not self._knows(input, 2, weight, bias):
+            return None
+        return self._call(_Linear, input, weight, bias)
+
+    def _knows(self, x: Tensor, dimensions: int, *values: Tensor | None) -> bool:
+        """Return whether a layer has a row for each image and nothing but parameters as weights."""
+        known = all(value is None or id(value) in self.expanded for value in values)
+        return known and x.ndim == dimensions and len(x) == self.images
+
+    def _call(
+        self,
+        layer: type[torch.autograd.Function],
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        *options: Any,
+    ) -> Tensor:
+        weights = self.expanded[id(weight)]
+        biases = None if bias is None else self.expanded[id(bias)]
+        self.used |= {id(value) for value in (weight, bias) if value is not None}
+        result: Tensor = layer.apply(self.groups, x, weights, biases, *options)
+        return result
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, groups: Groups, x: Tensor, weights: Tensor, biases: Tensor | None, *options: Any
+    ) -> Tensor:
+        ctx.save_for_backward(x, weights)
+        ctx.groups, ctx.options = groups, options
+        return conv2d(x, weights[0], _first(biases), *options)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        x, weights = ctx.saved_tensors
+        groups: Groups = ctx.groups
+        grad_weights = torch.empty_like(weights, memory_format=torch.contiguous_format)
+        (x_singles, x_batches), (g_singles, g_batches) = groups.split(x), groups.split(g)
+        if groups.singles:
+            _single_gradients(x_singles, g_singles, grad_weights[: groups.singles], *ctx.options)
+        of_batches = zip(grad_weights[groups.singles :], x_batches, g_batches, strict=True)
+        for row, x_batch, g_batch in of_batches:
+            row.copy_(_convolution_gradients(x_batch, g_batch, weights[0], ctx.options, 1))
+        grad_x = grad_biases = None
+        if ctx.needs_input_grad[1]:
+            grad_x = _convolution_gradients(x, g, weights[0], ctx.options, 0)
+        if ctx.needs_input_grad[3]:
+            grad_biases = groups.sum(g.sum(dim=(2, 3)))
+        return None, grad_x, grad_weights, grad_biases, *[None] * len(ctx.options)
+
+
+def _convolution_gradients(
+    x: Tensor, g: Tensor, weight: Tensor, options: Sequence[Any], which: int
+) -> Tensor:
+    """Return the gradient of a convolution by its input (0) or its weight (1).
+
+    `torch.nn.grad` does the same, but on a GPU it copies g to another memory layout and back.
+    """
+    *sizes, channel_groups = options
+    wanted = [which == 0, which == 1, False]
+    gradient: Tensor = torch.ops.aten.convolution_backward(
+        g, x, weight, None, *sizes, False, [0, 0], channel_groups, wanted
+    )[which]
+    return gradient
+
+
+def _single_gradients(
+    x: Tensor,
+    g: Tensor,
+    grad_weights: Tensor,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    channel_groups: int,
+) -> None:
+    """Store the gradients of a convolution by its weight, image by image: g times patches of x."""
+    parts = len(x) * channel_groups
+    as_channels = x.reshape(1, -1, *x.shape[2:])  # a GPU unfolds image after image
+    patches = unfold(as_channels, grad_weights.shape[3:], dilation, padding, stride)
+    patches = patches.view(parts, -1, patches.shape[-1])
+    maps = g.reshape(parts, -1, patches.shape[-1])
+    out = grad_weights.view(parts, maps.shape[1], patches.shape[1])
+    torch.bmm(maps, patches.mT, out=out)
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        groups: Groups,
+        x: Tensor,
+        weights: Tensor,
+        biases: Tensor | None,
+        mean: Tensor,
+        variance: Tensor,
+        eps: float,
+    ) -> Tensor:
+        ctx.save_for_backward(x, weights, mean, torch.rsqrt(variance + eps))
+        ctx.groups = groups
+        return batch_norm(x, mean, variance, weights[0], _first(biases), eps=eps)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        x, weights, mean, scale = ctx.saved_tensors
+        sums = g.sum(dim=(2, 3))
+        products = (g * x).sum(dim=(2, 3))
+        grad_weights = ctx.groups.sum((products - mean * sums) * scale)
+        grad_biases = ctx.groups.sum(sums) if ctx.needs_input_grad[3] else None
+        grad_x = g * (weights[0] * scale)[:, None, None]
+        return None, grad_x, grad_weights, grad_biases, None, None, None
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, groups: Groups, x: Tensor, weights: Tensor, biases: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(x, weights)
+        ctx.groups = groups
+        return linear(x, weights[0], _first(biases))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        x, weights = ctx.saved_tensors
+        (x_singles, x_batches), (g_singles, g_batches) = ctx.groups.split(x), ctx.groups.split(g)
+        of_singles = g_singles[:, :, None] * x_singles[:, None, :]
+        of_batches = [(b.T @ a)[None] for a, b in zip(x_batches, g_batches, strict=True)]
+        grad_weights = torch.cat([of_singles, *of_batches])
+        grad_biases = ctx.groups.sum(g) if ctx.needs_input_grad[3] else None
+        return None, g @ weights[0], grad_weights, grad_biases
+
+
+def _first(expanded: Tensor | None) -> Tensor | None:
+    """Return the parameter that was expanded."""
+    return None if expanded is None else expanded[0]
+
+
+def _pair(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (size, size) if isinstance(size, int) else tuple(size)
