@@ -3,7 +3,7 @@
 Aljundi et al., "Gradient Based Sample Selection for Online Continual Learning", NeurIPS 2019.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -135,17 +135,19 @@ class GSS(Method[GSSSettings]):
         In eval mode the gradient of the batch is the mean of those of its images. The memory's
         gradients are compared a few at a time, which bounds the memory they take.
         """
+        new = len(labels)
         first, *others = self.memory_slots().split(BATCHES_AT_ONCE)
         gradients = self.gradients(images, labels, first)
-        of_images = [rows[: len(labels)] for rows in gradients]
-        of_memory = [rows[len(labels) :] for rows in gradients]
-        within = inner_products(of_images, of_images)
-        squares = torch.cat([within.diagonal(), within.mean().clamp(min=0)[None]])
-        highest = highest_cosines(of_images, squares, of_memory)
+        products = inner_products(gradients, gradients)
+        of_images, within = [rows[:new] for rows in gradients], products[:new, :new]
+        highest = [highest_cosines(within, products[:new, new:], products.diagonal()[new:])]
         for slots in others:
             of_memory = self.gradients(images[:0], labels[:0], slots)
-            highest = highest.maximum(highest_cosines(of_images, squares, of_memory))
-        return highest[:-1], highest[-1]
+            products = inner_products(of_images, of_memory)
+            squares = inner_products(of_memory, of_memory).diagonal()
+            highest.append(highest_cosines(within, products, squares))
+        scores = torch.stack(highest).amax(dim=0)
+        return scores[:-1], scores[-1]
 
     def gradients(self, images: Tensor, labels: Tensor, slots: Tensor) -> list[Tensor]:
         """Gradients of single images, then of batches of stored ones, (n + batches, …) each."""
@@ -173,17 +175,15 @@ class GSS(Method[GSSSettings]):
         return self.normalise(images).contiguous(memory_format=self.context.layout)
 
 
-def highest_cosines(
-    of_images: Sequence[Tensor], squares: Tensor, of_memory: Sequence[Tensor]
-) -> Tensor:
+def highest_cosines(within: Tensor, products: Tensor, squares: Tensor) -> Tensor:
     """max_j cos(g, G_j) of gradients g_i and of their mean, (n + 1,); 0 where one is zero.
 
     Args:
-        of_images: g_i (n, …) of each parameter.
-        squares: (n + 1,) squared lengths of g_i and of their mean.
-        of_memory: G_j (k, …) of each parameter.
+        within: ⟨g_i, g_j⟩, (n, n).
+        products: ⟨g_i, G_j⟩, (n, k).
+        squares: |G_j|², (k,).
     """
-    products = inner_products(of_images, of_memory)
     products = torch.cat([products, products.mean(dim=0, keepdim=True)])
-    lengths = squares.sqrt()[:, None] * inner_products(of_memory, of_memory).diagonal().sqrt()
-    return (products / lengths.clamp(min=1e-8)).amax(dim=1)
+    of_mean = within.mean().clamp(min=0)  # rounding can make it negative
+    lengths = torch.cat([within.diagonal(), of_mean[None]]).sqrt()
+    return (products / (lengths[:, None] * squares.sqrt()).clamp(min=1e-8)).amax(dim=1)

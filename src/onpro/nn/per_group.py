@@ -61,7 +61,7 @@ def group_gradients(
             expanded = list(layers.expanded.values())
             found = torch.autograd.grad(loss, [*expanded, *parameters], allow_unused=True)
             if all(used_otherwise is None for used_otherwise in found[len(expanded) :]):
-                return list(found[: len(expanded)])
+                return _summed(found[: len(expanded)], groups)
     return gradients_group_by_group(module, images, labels, groups)
 
 
@@ -94,18 +94,36 @@ def gradients_group_by_group(
 
 def inner_products(some: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
     """Return ⟨g_i, G_j⟩ (n, m) of gradients (n, …) and (m, …) of each parameter."""
+    pairs = zip(_matrices(some), _matrices(others), strict=True)
+    products = [g.transpose(0, 1) @ h.permute(1, 2, 0) for g, h in pairs]
+    return torch.cat(products).sum(dim=0)
 
-    def product(g: Tensor, h: Tensor) -> Tensor:
-        if g.ndim <= 2:
-            return g.reshape(len(g), -1) @ h.reshape(len(h), -1).T
-        # A sum over outputs of the layer: a GPU divides it among its multiprocessors.
-        return (g.flatten(2).transpose(0, 1) @ h.flatten(2).permute(1, 2, 0)).sum(dim=0)
 
-    return torch.stack([product(g, h) for g, h in zip(some, others, strict=True)]).sum(dim=0)
+def _matrices(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients (n, rows, columns) of each parameter, those of vectors as one row.
+
+    A GPU computes the products of the rows in parallel.
+    """
+    vectors = [g.reshape(len(g), 1, -1) for g in gradients if g.ndim <= 2]
+    joined = [torch.cat(vectors, dim=2)] if vectors else []
+    return joined + [g.flatten(2) for g in gradients if g.ndim > 2]
+
+
+def _summed(gradients: Sequence[Tensor], groups: Groups) -> list[Tensor]:
+    """Add up the gradients of vectors, which have a row for each image, over each group."""
+    vectors = [gradient for gradient in gradients if gradient.ndim == 2]
+    if not vectors:
+        return list(gradients)
+    sums = groups.sum(torch.cat(vectors, dim=1)).split([v.shape[1] for v in vectors], dim=1)
+    of_groups = iter(sums)
+    return [next(of_groups) if g.ndim == 2 else g for g in gradients]
 
 
 class _GroupedLayers(TorchFunctionMode):
-    """Gives layers parameters that are expanded by groups, so that their gradients are as well.
+    """Gives layers expanded parameters, so that gradients are not added up over all images.
+
+    A matrix or kernel has a row for each group. A vector has one for each image; adding up all of
+    them in the end takes fewer operations.
 
     Args:
         parameters: Parameters of the module that is called.
@@ -118,7 +136,9 @@ class _GroupedLayers(TorchFunctionMode):
         self.groups = groups
         self.images = images
         self.expanded = {
-            id(value): value.detach().expand(sum(groups), *value.shape).requires_grad_()
+            id(value): value.detach()
+            .expand(images if value.ndim == 1 else sum(groups), *value.shape)
+            .requires_grad_()
             for value in parameters
         }
         self.used: set[int] = set()
@@ -221,7 +241,7 @@ class _Convolution(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_x = _convolution_gradients(x, g, weights[0], ctx.options, 0)
         if ctx.needs_input_grad[3]:
-            grad_biases = groups.sum(g.sum(dim=(2, 3)))
+            grad_biases = g.sum(dim=(2, 3))
         return None, grad_x, grad_weights, grad_biases, *[None] * len(ctx.options)
 
 
@@ -272,7 +292,6 @@ class _BatchNorm(torch.autograd.Function):
         eps: float,
     ) -> Tensor:
         ctx.save_for_backward(x, weights, mean, torch.rsqrt(variance + eps))
-        ctx.groups = groups
         return batch_norm(x, mean, variance, weights[0], _first(biases), eps=eps)
 
     @staticmethod
@@ -281,9 +300,9 @@ class _BatchNorm(torch.autograd.Function):
         x, weights, mean, scale = ctx.saved_tensors
         sums = g.sum(dim=(2, 3))
         products = (g * x).sum(dim=(2, 3))
-        grad_weights = ctx.groups.sum((products - mean * sums) * scale)
-        grad_biases = ctx.groups.sum(sums) if ctx.needs_input_grad[3] else None
+        grad_weights = torch.addcmul(products, mean, sums, value=-1) * scale
         grad_x = g * (weights[0] * scale)[:, None, None]
+        grad_biases = sums if ctx.needs_input_grad[3] else None
         return None, grad_x, grad_weights, grad_biases, None, None, None
 
 
@@ -304,7 +323,7 @@ class _Linear(torch.autograd.Function):
         of_singles = g_singles[:, :, None] * x_singles[:, None, :]
         of_batches = [(b.T @ a)[None] for a, b in zip(x_batches, g_batches, strict=True)]
         grad_weights = torch.cat([of_singles, *of_batches])
-        grad_biases = ctx.groups.sum(g) if ctx.needs_input_grad[3] else None
+        grad_biases = g if ctx.needs_input_grad[3] else None
         return None, g @ weights[0], grad_weights, grad_biases
 
 
