@@ -15,7 +15,6 @@ from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
-from onpro.nn import convolutions
 from onpro.nn.counter import count_images
 from onpro.nn.gradients import virtual_step
 from onpro.nn.joint_head import JointHead
@@ -161,7 +160,6 @@ class DVC(Method[DVCSettings]):
 
 
 @torch.no_grad()
-@convolutions("ieee")
 def gradient_change(
     encoder: nn.Module,
     classifier: nn.Module,
@@ -174,7 +172,7 @@ def gradient_change(
 
     Both views go through the network together, in train mode: each pass normalises by their own
     statistics, the first moves the running statistics of the network, the second only copies of
-    them. The first view alone is judged, in float32.
+    them. The first view alone is judged, in float32 or TF32.
 
     Args:
         encoder: images to features; its parameters hold the gradients of the new batch.

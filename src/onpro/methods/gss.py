@@ -130,7 +130,7 @@ class GSS(Method[GSSSettings]):
         memory.advance(len(labels))
 
     def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """max_j cos(g, G_j) of each image and of the batch as a whole, in eval mode and float32.
+        """max_j cos(g, G_j) of each image and of the batch as a whole, in float32 or TF32.
 
         In eval mode the gradient of the batch is the mean of those of its images. The memory's
         gradients are compared a few at a time, which bounds the memory they take.

@@ -1,5 +1,6 @@
 """Gradients as vectors, projections, and virtual steps along a gradient."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -36,11 +37,17 @@ def virtual_step(
         A function from the module's input to its output.
     """
 
+    @functools.cache
+    def step_length(rate: float) -> Tensor | float:
+        return -rate / loss_scale
+
     def moved(parameter: nn.Parameter) -> Tensor:
         if parameter.grad is None:
             return parameter.detach()
-        rate = own_rate(parameter) or learning_rate
-        return parameter - rate / loss_scale * parameter.grad
+        factor = step_length(own_rate(parameter) or learning_rate)
+        if isinstance(factor, Tensor):
+            return torch.addcmul(parameter, parameter.grad, factor)
+        return torch.add(parameter, parameter.grad, alpha=factor)
 
     state = {name: moved(parameter) for name, parameter in module.named_parameters()}
     state |= {name: buffer.clone() for name, buffer in module.named_buffers()}
