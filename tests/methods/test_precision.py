@@ -98,8 +98,27 @@ def test_fp32_never_rounds(name: str) -> None:
     assert heard_in(lambda: exact.predict(DATA.test.images)) == {"ieee"}
 
 
-@pytest.mark.parametrize("name", ["gss", "mir", "dvc"])
+@pytest.mark.parametrize("name", ["mir", "dvc"])
 def test_what_chooses_images_in_bf16_is_rounded_to_tf32(name: str) -> None:
     half = learner(name, "bf16")
     assert heard_in(lambda: train(half)) == {"tf32"}
     assert heard_in(lambda: half.predict(DATA.test.images)) == {"ieee"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [("bf16", torch.bfloat16), ("fp16", torch.float32), ("fp32", torch.float32)],
+)
+def test_gss_compares_gradients_of_the_network_in_bf16(
+    precision: Precision, expected: torch.dtype
+) -> None:
+    gss = learner("gss", precision)
+    found = set()
+
+    def note(module: nn.Module, arguments: object, output: torch.Tensor) -> None:
+        if not module.training:
+            found.add(output.dtype)
+
+    gss.network.encoder.register_forward_hook(note)
+    train(gss)
+    assert found == {expected}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, cross_entropy
 
-from onpro.nn import build_encoder, per_group, seeded
+from onpro.nn import build_encoder, convolutions, per_group, seeded
 from onpro.nn.network import Network
 from onpro.nn.per_group import Groups, group_gradients, inner_products
 
@@ -83,6 +83,7 @@ Built = tuple[Callable[[], nn.Module], tuple[int, int, int]]
 
 TOGETHER: dict[str, Built] = {
     "resnet18-nf20": (lambda: network("resnet18-nf20", (3, 8, 8)), (3, 8, 8)),
+    "resnet18": (lambda: network("resnet18", (3, 32, 32)), (3, 32, 32)),
     "slim": (lambda: network("slim", (1, 8, 8)), (1, 8, 8)),
     "odd layers": (odd_layers, (3, 9, 8)),
     "shared": (lambda: linear(Shared(elsewhere=False)), (3, 3, 3)),
@@ -93,6 +94,7 @@ APART: dict[str, Built] = {
     "shared with more than layers": (lambda: linear(Shared(elsewhere=True)), (3, 3, 3)),
     "channels as images": (ChannelsAsImages, (3, 3, 3)),
 }
+SMALL = sorted((TOGETHER | APART).keys() - {"resnet18"})
 
 
 def built(name: str) -> tuple[nn.Module, Callable[[int], Tensor]]:
@@ -111,7 +113,7 @@ def built(name: str) -> tuple[nn.Module, Callable[[int], Tensor]]:
 
 
 @pytest.mark.parametrize("groups", [Groups(4, 2), Groups(0, 3), Groups(3, 0)])
-@pytest.mark.parametrize("name", [*TOGETHER, *APART])
+@pytest.mark.parametrize("name", SMALL)
 def test_each_group_has_its_own_gradient(name: str, groups: Groups) -> None:
     module, images = built(name)
     batch = images(groups.singles + 5 * groups.batches)
@@ -127,7 +129,7 @@ def test_each_group_has_its_own_gradient(name: str, groups: Groups) -> None:
         torch.testing.assert_close(gradients, list(truth))
 
 
-@pytest.mark.parametrize("name", [*TOGETHER, *APART])
+@pytest.mark.parametrize("name", SMALL)
 def test_a_pass_for_each_group_only_where_one_does_not_do(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +138,41 @@ def test_a_pass_for_each_group_only_where_one_does_not_do(
     module, images = built(name)
     found = group_gradients(module, images(8), torch.arange(8) % 5, Groups(2, 2))
     assert (found is apart) == (name in APART)
+
+
+def near(rows: list[Tensor], truth: list[Tensor], tolerance: float) -> bool:
+    """Whether the gradient of each group is, up to this share of its length."""
+    rows, truth = ([of.double().cpu() for of in part] for part in (rows, truth))
+    gaps = [some - exact for some, exact in zip(rows, truth, strict=True)]
+    lengths = [inner_products(part, part).diagonal().sqrt() for part in (gaps, truth)]
+    return bool((lengths[0] < tolerance * lengths[1]).all())
+
+
+@pytest.mark.parametrize("name", ["resnet18-nf20", "odd layers", "derived weights"])
+def test_half_precision_is_near(name: str) -> None:
+    module, images = built(name)
+    groups, batch, labels = Groups(4, 2), images(14), torch.arange(14) % 5
+    truth = group_gradients(module, batch, labels, groups)
+    half = group_gradients(module.float(), batch.float(), labels, groups, autocast=torch.bfloat16)
+    assert all(rows.dtype == torch.float32 for rows in half)
+    assert near(half, truth, 0.2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", ["resnet18", "resnet18-nf20", "odd layers", "derived weights"])
+def test_a_gpu_computes_the_same(name: str, layout: torch.memory_format) -> None:
+    module, images = built(name)
+    groups, batch, labels = Groups(4, 2), images(14), torch.arange(14) % 5
+    truth = group_gradients(module, batch, labels, groups)
+    module.to("cuda", torch.float32, memory_format=layout)  # type: ignore[call-overload]
+    on_gpu = batch.to("cuda", torch.float32, memory_format=layout), labels.cuda(), groups
+    with convolutions("ieee"):
+        assert near(group_gradients(module, *on_gpu), truth, 1e-4)
+    with convolutions("tf32"):
+        assert near(group_gradients(module, *on_gpu), truth, 0.03)
+    assert near(group_gradients(module, *on_gpu, autocast=torch.bfloat16), truth, 0.2)
 
 
 def test_inner_products_run_over_all_parameters() -> None:

@@ -158,6 +158,7 @@ class GSS(Method[GSSSettings]):
             self.network_input(torch.cat([images, stored.images])),
             torch.cat([labels, stored.labels]),
             Groups(len(labels), len(slots)),
+            autocast=torch.bfloat16 if self.context.precision == "bf16" else None,
         )
 
     def memory_slots(self) -> Tensor:

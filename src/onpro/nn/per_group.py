@@ -35,25 +35,32 @@ class Groups(NamedTuple):
 
 
 def group_gradients(
-    module: nn.Module, images: Tensor, labels: Tensor, groups: Groups
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    groups: Groups,
+    *,
+    autocast: torch.dtype | None = None,
 ) -> list[Tensor]:
     """Return the gradients of the mean cross-entropy of each group of images.
 
-    A module with parameters of other layers is computed group by group, which is slower.
+    A module with parameters of other layers is computed group by group and in the precision of its
+    weights, which is slower.
 
     Args:
         module: Images to logits, in eval mode, because batch norm must not mix images.
         images: (n, channels, height, width) network input.
         labels: (n,).
         groups: How the images are divided.
+        autocast: Half precision of the convolutions; None: that of their weights.
 
     Returns:
-        Gradients (groups, …) of each parameter.
+        Gradients (groups, …) of each parameter, in the precision of the parameter.
     """
     parameters = list(module.parameters())
     layers = _GroupedLayers(parameters, groups, len(images))
     with torch.enable_grad():
-        with layers:
+        with layers, torch.autocast(images.device.type, autocast, autocast is not None):
             logits = module(images)
         if layers.used == layers.expanded.keys():
             losses = groups.split(cross_entropy(logits, labels, reduction="none"))
@@ -76,15 +83,12 @@ def gradients_group_by_group(
         state = dict(zip(names, values, strict=True)) | buffers
         return cross_entropy(functional_call(module, state, (image[None],)), label[None])
 
-    (single_images, batches), (single_labels, labels_of) = (
-        groups.split(images),
-        groups.split(labels),
-    )
+    (singles, batches), (of_singles, of_batches) = groups.split(images), groups.split(labels)
     parts: list[Sequence[Tensor]] = []
     if groups.singles:
         values = tuple(parameter.detach() for parameter in parameters)
-        parts.append(vmap(grad(loss), in_dims=(None, 0, 0))(values, single_images, single_labels))
-    for batch, of_batch in zip(batches, labels_of, strict=True):
+        parts.append(vmap(grad(loss), in_dims=(None, 0, 0))(values, singles, of_singles))
+    for batch, of_batch in zip(batches, of_batches, strict=True):
         with torch.enable_grad():
             mean = cross_entropy(module(batch), of_batch)
         gradients = torch.autograd.grad(mean, parameters, materialize_grads=True)
@@ -230,18 +234,20 @@ class _Convolution(torch.autograd.Function):
         (g,) = gradients
         x, weights = ctx.saved_tensors
         groups: Groups = ctx.groups
+        x, weight = x.to(g.dtype), weights[0].to(g.dtype)
         grad_weights = torch.empty_like(weights, memory_format=torch.contiguous_format)
         (x_singles, x_batches), (g_singles, g_batches) = groups.split(x), groups.split(g)
         if groups.singles:
-            _single_gradients(x_singles, g_singles, grad_weights[: groups.singles], *ctx.options)
+            singles = x_singles.to(weights.dtype), g_singles.to(weights.dtype)
+            _single_gradients(*singles, grad_weights[: groups.singles], *ctx.options)
         of_batches = zip(grad_weights[groups.singles :], x_batches, g_batches, strict=True)
         for row, x_batch, g_batch in of_batches:
-            row.copy_(_convolution_gradients(x_batch, g_batch, weights[0], ctx.options, 1))
+            row.copy_(_convolution_gradients(x_batch, g_batch, weight, ctx.options, 1))
         grad_x = grad_biases = None
         if ctx.needs_input_grad[1]:
-            grad_x = _convolution_gradients(x, g, weights[0], ctx.options, 0)
+            grad_x = _convolution_gradients(x, g, weight, ctx.options, 0)
         if ctx.needs_input_grad[3]:
-            grad_biases = g.sum(dim=(2, 3))
+            grad_biases = g.sum(dim=(2, 3), dtype=weights.dtype)
         return None, grad_x, grad_weights, grad_biases, *[None] * len(ctx.options)
 
 
@@ -298,10 +304,10 @@ class _BatchNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
         x, weights, mean, scale = ctx.saved_tensors
-        sums = g.sum(dim=(2, 3))
-        products = (g * x).sum(dim=(2, 3))
+        sums = g.sum(dim=(2, 3), dtype=weights.dtype)
+        products = (g * x).sum(dim=(2, 3), dtype=weights.dtype)
         grad_weights = torch.addcmul(products, mean, sums, value=-1) * scale
-        grad_x = g * (weights[0] * scale)[:, None, None]
+        grad_x = torch.mul(g, (weights[0] * scale)[:, None, None], out=torch.empty_like(g))
         grad_biases = sums if ctx.needs_input_grad[3] else None
         return None, grad_x, grad_weights, grad_biases, None, None, None
 
@@ -311,9 +317,11 @@ class _Linear(torch.autograd.Function):
     def forward(
         ctx: Any, groups: Groups, x: Tensor, weights: Tensor, biases: Tensor | None
     ) -> Tensor:
+        x = x.to(weights.dtype)
         ctx.save_for_backward(x, weights)
         ctx.groups = groups
-        return linear(x, weights[0], _first(biases))
+        with torch.autocast(x.device.type, enabled=False):
+            return linear(x, weights[0], _first(biases))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
