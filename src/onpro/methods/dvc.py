@@ -67,7 +67,7 @@ class DVCSettings(ReplaySettings):
     year=2022,
     memory="images, batch reservoir",
     inference="linear head",
-    images_per_step="120, and 200 without gradient",
+    images_per_step="120, and 100 without gradient",
     data={
         "cifar10": {"agreement_weight": 2.0},
         **on(MANY_CLASSES, agreement_weight=4.0),
@@ -133,9 +133,17 @@ class DVC(Method[DVCSettings]):
         }
 
     def most_changed(self, images: Tensor, views: Tensor, labels: Tensor) -> Tensor:
-        """Up to `replay_batch` of the candidates, those whose gradient grows most by a step."""
-        count_images(4 * len(images))
+        """Up to `replay_batch` of the candidates, those whose gradient grows most by a step.
+
+        If these are all of them, the first pass over them only moves the running statistics.
+        """
         both = torch.cat([images, views]).contiguous(memory_format=self.context.layout)
+        if len(labels) <= self.settings.replay_batch:
+            count_images(len(both))
+            with torch.no_grad():
+                self.network.encoder(both)
+            return torch.arange(len(labels), device=labels.device)
+        count_images(2 * len(both))
         scores = gradient_change(
             self.network.encoder,
             self.network.classifier,
