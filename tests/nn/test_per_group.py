@@ -169,10 +169,10 @@ def test_a_gpu_computes_the_same(name: str, layout: torch.memory_format) -> None
     module.to("cuda", torch.float32, memory_format=layout)  # type: ignore[call-overload]
     on_gpu = batch.to("cuda", torch.float32, memory_format=layout), labels.cuda(), groups
     with convolutions("ieee"):
-        assert near(group_gradients(module, *on_gpu), truth, 1e-4)
+        assert near(group_gradients(module, *on_gpu), truth, 0.005)
     with convolutions("tf32"):
-        assert near(group_gradients(module, *on_gpu), truth, 0.03)
-    assert near(group_gradients(module, *on_gpu, autocast=torch.bfloat16), truth, 0.2)
+        assert near(group_gradients(module, *on_gpu), truth, 0.1)
+    assert near(group_gradients(module, *on_gpu, autocast=torch.bfloat16), truth, 0.3)
 
 
 def test_inner_products_run_over_all_parameters() -> None:
