@@ -57,19 +57,32 @@ def group_gradients(
     Returns:
         Gradients (groups, …) of each parameter, in the precision of the parameter.
     """
+    found = _gradients_together(module, images, labels, groups, autocast)
+    return gradients_group_by_group(module, images, labels, groups) if found is None else found
+
+
+def _gradients_together(
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    groups: Groups,
+    autocast: torch.dtype | None,
+) -> list[Tensor] | None:
+    """Return the gradients of all groups; None if a parameter is not only one of known layers."""
     parameters = list(module.parameters())
     layers = _GroupedLayers(parameters, groups, len(images))
     with torch.enable_grad():
         with layers, torch.autocast(images.device.type, autocast, autocast is not None):
             logits = module(images)
-        if layers.used == layers.expanded.keys():
-            losses = groups.split(cross_entropy(logits, labels, reduction="none"))
-            loss = losses[0].sum() + sum(batch.mean() for batch in losses[1])
-            expanded = list(layers.expanded.values())
-            found = torch.autograd.grad(loss, [*expanded, *parameters], allow_unused=True)
-            if all(used_otherwise is None for used_otherwise in found[len(expanded) :]):
-                return _summed(found[: len(expanded)], groups)
-    return gradients_group_by_group(module, images, labels, groups)
+        if layers.used != layers.expanded.keys():
+            return None
+        singles, batches = groups.split(cross_entropy(logits, labels, reduction="none"))
+        loss = singles.sum() + sum(batch.mean() for batch in batches)
+    expanded = list(layers.expanded.values())
+    found = torch.autograd.grad(loss, [*expanded, *parameters], allow_unused=True)
+    if any(gradient is not None for gradient in found[len(expanded) :]):
+        return None
+    return _summed(found[: len(expanded)], groups)
 
 
 def gradients_group_by_group(
