@@ -31,6 +31,8 @@ WRAPPED = (
     "er-ccldc",
     "er-gwm",
     "er-repeat",
+    "er-balanced-mkd",
+    "er-mirror",
     "derpp-mkd",
     "derpp-ccldc",
     "erace-ccldc",

@@ -3,6 +3,7 @@
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -232,3 +233,24 @@ def test_a_short_stream_has_a_faster_average(base: str) -> None:
     assert (short.teacher_rate, short.teacher_weight, short.learning_rate) == (0.1, 2.0, 5e-3)
     assert (long.teacher_rate, long.teacher_weight) == (0.01, 5.5)
     assert long.learning_rate < 1e-3
+
+
+def test_classes_compete_as_much_as_they_are_shown() -> None:
+    """Cross-entropy of logits that are raised by the logarithm of the expected number of images."""
+    learned = doubled(
+        learner("er-mkd", float64=True, replay_batch=4, taught_rivals="shown", **PLAIN)
+    )
+    train = stepper(learned)
+    first, second = batches(2)
+    train.step(first)
+    student = deepcopy(learned.network)
+    stored = learned.memory.labels.bincount(minlength=4)
+    new = second.labels.bincount(minlength=4)
+    old = learned.sample_replay(4)
+    with patch.object(learned, "sample_replay", lambda count: old):
+        terms = train.step(second)
+    images = torch.cat([learned.normalise(second.images), old.images])
+    labels = torch.cat([second.labels, old.labels])
+    shown = new + 4 * stored / stored.sum()
+    logits = student.logits(images) + shown.clamp(min=1e-12).log()
+    assert torch.allclose(terms["taught_ce"], cross_entropy(logits, labels), rtol=1e-6)

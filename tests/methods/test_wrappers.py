@@ -62,6 +62,7 @@ PEERS = [
     ("er-ccldc", QUICK),
     ("er-gwm", QUICK),
     ("er-mkd-repeat", {**QUICK, **TAUGHT, "repeats": 2}),
+    ("hpcr-balanced", FASTER),
     ("onpro-chain-mkd", {**SMALL, **ROTATED, **TAUGHT}),
 ]
 COMBINED = [
@@ -83,6 +84,8 @@ COMBINED = [
         ("er-kd-rot", ROTATED),
         ("er-mkd", QUICK),
         ("er-repeat", {}),
+        ("er-balanced", {}),
+        ("er-mirror", {}),
         *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in [*OTHERS, *COMBINED]),
     ],

@@ -3,6 +3,7 @@
 from onpro.methods import (  # noqa: F401 # registers them
     agem,
     aser,
+    balanced,
     ccldc,
     chain,
     cope,
@@ -18,6 +19,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     icarl,
     kd,
     mir,
+    mirror,
     mkd,
     mose,
     ocm,

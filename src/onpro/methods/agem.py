@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
@@ -48,6 +47,8 @@ class AGEMSettings(ReplaySettings):
 class AGEM(Method[AGEMSettings]):
     """The gradient of CE(X), with what opposes the gradient of CE(Xb) taken out of it."""
 
+    remembers = True
+
     def __init__(self, settings: AGEMSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
@@ -66,7 +67,7 @@ class AGEM(Method[AGEMSettings]):
         for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
             parameter.grad = gradient
         self.step()
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

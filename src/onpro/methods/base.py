@@ -12,6 +12,7 @@ from onpro import augment
 from onpro.errors import UserError
 from onpro.memory import Memory, retrieval
 from onpro.memory.memory import FieldSpec, room_for
+from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.settings import Settings
 from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, is_pretrained
 from onpro.nn.counter import count_images
@@ -123,6 +124,10 @@ class Method(ABC, Generic[S]):
     """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
     stores_outputs: ClassVar[bool] = False
     """Whether outputs of the network are stored with images."""
+    memory_policy: ClassVar[Callable[..., Tensor]] = staticmethod(reservoir_batch)
+    """Decides which images `remember` keeps, see `onpro.memory.reservoir`."""
+    remembers: ClassVar[bool] = False
+    """Whether `learn` keeps images with `remember`, so that a wrapper can change the policy."""
     replays_later: ClassVar[bool] = False
     """Whether the classifier is trained on replayed images from the second task on only."""
 
@@ -289,6 +294,10 @@ class Method(ABC, Generic[S]):
             slots = retrieval.uniform(self.memory, count, self.random["memory"])
         replay = self.memory.take(slots)
         return Labelled(self.normalise(replay.images), replay.labels)
+
+    def remember(self, batch: Batch, **fields: Tensor) -> None:
+        """Offer the images of a batch to the memory, each with its further fields."""
+        self.memory_policy(self.memory, batch.images, batch.labels, self.random["memory"], **fields)
 
     def eval_features(self, images: Tensor) -> Tensor:
         """H = f(x) of network input as in prediction: eval mode, float32, no gradient."""

@@ -68,6 +68,8 @@ class DERppSettings(ReplaySettings):
 class DERpp(Method[DERppSettings]):
     """L = CE(X) + α·MSE(Xb₁, stored logits) + β·CE(Xb₂), Xb₁ and Xb₂ independent samples."""
 
+    remembers = True
+    memory_policy = staticmethod(reservoir_sequential)
     takes_added_terms = True
     stores_outputs = True
 
@@ -87,13 +89,7 @@ class DERpp(Method[DERppSettings]):
             second = replay[1]
             terms |= self.added_terms(new, Labelled(self.normalise(second.images), second.labels))
         self.minimise(terms)
-        reservoir_sequential(
-            self.memory,
-            batch.images,
-            batch.labels,
-            self.random["memory"],
-            logits=torch.stack(logits).mean(dim=0),
-        )
+        self.remember(batch, logits=torch.stack(logits).mean(dim=0))
         return terms
 
     def course(self) -> Hashable:

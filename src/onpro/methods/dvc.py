@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
@@ -85,6 +84,8 @@ class DVCSettings(ReplaySettings):
 class DVC(Method[DVCSettings]):
     """L = λ₁·CE + λ₂·L_ent + λ₃·L₁, of the new images and of replayed ones, each by itself."""
 
+    remembers = True
+
     def __init__(self, settings: DVCSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
@@ -110,7 +111,7 @@ class DVC(Method[DVCSettings]):
             terms["replay"] = total(self.terms(replay, replay._replace(images=views[chosen])))
             self.backward({"replay": terms["replay"]})
         self.step()
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

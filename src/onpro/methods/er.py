@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch.nn.functional import cross_entropy
 
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
@@ -33,6 +32,7 @@ class ERSettings(ReplaySettings):
 class ER(Method[ERSettings]):
     """L = CE(X) + CE(Xb): two means, so 10 new images weigh as much as 64 old ones."""
 
+    remembers = True
     takes_added_terms = True
     has_plain_loss = True
 
@@ -47,7 +47,7 @@ class ER(Method[ERSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
         terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

@@ -11,7 +11,6 @@ from typing import Literal
 from torch.nn.functional import cross_entropy
 
 from onpro.losses import masked_cross_entropy
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.known import KnownClasses, outputs_of
 from onpro.methods.registry import register
@@ -66,6 +65,7 @@ class ERACESettings(ReplaySettings):
 class ERACE(Method[ERACESettings]):
     """L = CE(X; classes of X and unseen ones) + CE(Xb; all classes)."""
 
+    remembers = True
     takes_added_terms = True
 
     def __init__(self, settings: ERACESettings, context: Context) -> None:
@@ -83,7 +83,7 @@ class ERACE(Method[ERACESettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
         terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

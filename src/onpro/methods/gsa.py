@@ -13,7 +13,6 @@ from torch.nn.functional import pad
 
 from onpro.losses import NO_CLASS, masked_cross_entropy
 from onpro.losses.precision import MASKED_LOGIT
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.known import KnownClasses, TaskSteps, outputs_of
 from onpro.methods.parts.sets import first_of, joined, sample_of
@@ -86,6 +85,7 @@ class GSASettings(AdamSettings):
 class GSA(Method[GSASettings]):
     """L = CE(new set; classes of the task) + 2·CE(mixed set; classes seen, weighted)."""
 
+    remembers = True
     takes_added_terms = True
 
     def __init__(self, settings: GSASettings, context: Context) -> None:
@@ -108,7 +108,7 @@ class GSA(Method[GSASettings]):
         mixed = self.mixed_set(new)
         terms = self.descend(lambda: self.terms(new, mixed) | self.added_terms(batch_set))
         self.task_steps.advance()
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def new_set(self, new: Labelled) -> Labelled:

@@ -27,10 +27,11 @@ from onpro.nn.average import MovingAverage, move_towards
 class GWMSettings(Settings):
     """Settings of the students and their average."""
 
-    student_rivals: Literal["all", "task", "batch", "none"] = "all"
+    student_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
     """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, those of the batch and those not met yet, or none: replayed
-    images alone (ours)."""
+    paper), those of the current task, those of the batch and those not met yet, none: replayed
+    images alone, or shown: all images compete with all classes, each as much as it is shown
+    (ours)."""
 
     average_weight: float = 5.5
     """Weight λ of the distillation from the average (ours, as in mkd; the paper names none)."""

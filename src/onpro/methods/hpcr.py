@@ -13,7 +13,6 @@ from torch import Tensor
 
 from onpro import losses
 from onpro.memory import Replay, retrieval
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.known import TaskSteps
 from onpro.methods.pcr import EPSILON, PCRSettings, seen_only
@@ -86,6 +85,7 @@ class Outputs(NamedTuple):
 class HPCR(Method[HPCRSettings]):
     """L = σ·L_PCR + α·MSE(stored logits) + β·CE(similarities of stored features)."""
 
+    remembers = True
     takes_added_terms = True
     stores_outputs = True
     network: CosineNetwork
@@ -117,11 +117,8 @@ class HPCR(Method[HPCRSettings]):
                 features = self.network.features(self.two_views(new.images))
                 logits = self.network.classifier(features)
                 outputs.append(Outputs(logits[: len(batch)], features[: len(batch)]))
-        reservoir_batch(
-            self.memory,
-            batch.images,
-            batch.labels,
-            self.random["memory"],
+        self.remember(
+            batch,
             logits=torch.stack([each.logits for each in outputs]).mean(dim=0),
             features=outputs[0].features,
         )

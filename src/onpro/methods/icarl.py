@@ -14,7 +14,6 @@ from torch.nn.functional import pad
 
 from onpro import losses
 from onpro.memory import retrieval
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Method, Terms
 from onpro.methods.parts.ncm import NearestMean
 from onpro.methods.registry import register
@@ -48,6 +47,7 @@ class ICaRLSettings(ReplaySettings):
 class ICaRL(Method[ICaRLSettings]):
     """Binary cross-entropy: new classes by their labels, old ones by the previous network."""
 
+    remembers = True
     predicts_from_memory = True
 
     def __init__(self, settings: ICaRLSettings, context: Context) -> None:
@@ -82,7 +82,7 @@ class ICaRL(Method[ICaRLSettings]):
         terms = {"binary": loss}
         self.minimise(terms)
         task = torch.full_like(batch.labels, self.progress.task)
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"], task=task)
+        self.remember(batch, task=task)
         return terms
 
     def sample_earlier_tasks(self) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
@@ -59,6 +58,8 @@ class MIRSettings(ReplaySettings):
 class MIR(Method[MIRSettings]):
     """L = CE(X) + CE(Xb), Xb being the candidates whose loss a step on X alone raises most."""
 
+    remembers = True
+
     def __init__(self, settings: MIRSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
@@ -76,7 +77,7 @@ class MIR(Method[MIRSettings]):
             terms["replay"] = total(self.terms(self.most_interfered(candidates)))
             self.backward({"replay": terms["replay"]})
         self.step()
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

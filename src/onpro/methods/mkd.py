@@ -33,10 +33,11 @@ class MKDSettings(Settings):
     """How the images that the average sees are augmented, see augmentation (default from the
     paper)."""
 
-    taught_rivals: Literal["all", "task", "batch", "none"] = "all"
+    taught_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
     """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, those of the batch and those not met yet, or none: replayed
-    images alone (ours)."""
+    paper), those of the current task, those of the batch and those not met yet, none: replayed
+    images alone, or shown: all images compete with all classes, each as much as it is shown
+    (ours)."""
 
     predict_with: Literal["mean", "student", "teacher"] = "mean"
     """Weights to predict with: the mean of the network's and the average's (default from the

@@ -19,7 +19,6 @@ from onpro.losses import (
     masked_cross_entropy,
     supervised_contrast,
 )
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.known import KnownClasses, outputs_of
 from onpro.methods.parts.ncm import NearestMean
@@ -110,6 +109,7 @@ class MOSESettings(AdamSettings):
 class MOSE(Method[MOSESettings]):
     """L = Σ over experts of SupCon + CE(new) + 2·CE(balanced) + distance of the last expert."""
 
+    remembers = True
     predicts_from_memory = True
     takes_added_terms = True
     network: ExpertNetwork
@@ -130,7 +130,7 @@ class MOSE(Method[MOSESettings]):
             new = Labelled(self.normalise(batch.images), batch.labels)
             sets = self.new_set(new), self.balanced_set(new)
             terms = self.descend(lambda: self.terms(*sets) | self.added_terms(new))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def new_set(self, new: Labelled) -> Labelled:

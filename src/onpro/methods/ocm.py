@@ -12,7 +12,6 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.contrast import ContrastSettings, RotationContrast
 from onpro.methods.registry import register
@@ -50,6 +49,7 @@ class OCMSettings(ContrastSettings):
 class OCM(Method[OCMSettings]):
     """First task: L = CE(X) + L_n; later: L = CE(Xb) + L_n + L_u + L_prev + L_mse."""
 
+    remembers = True
     learns_new_by_replay_only = True
     takes_added_terms = True
     replays_later = True
@@ -69,7 +69,7 @@ class OCM(Method[OCMSettings]):
         first, classes = self.progress.task == 0, len(self.progress.seen)
         old = self.sample_replay(0 if first else self.settings.replay_size(classes))
         terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

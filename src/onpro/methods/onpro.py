@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts import apf
 from onpro.methods.parts.apf import Mixture
@@ -167,6 +166,7 @@ class OnPro(Method[OnProSettings]):
     evaluation relies on them.
     """
 
+    remembers = True
     takes_added_terms = True
     replays_later = True
 
@@ -194,7 +194,7 @@ class OnPro(Method[OnProSettings]):
         terms = self.descend(
             lambda: self.terms(new, old, mixed) | self.added_terms(new, old, mixed)
         )
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from onpro.losses import proxy_contrast
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import MIN_TEMPERATURE, ReplaySettings
@@ -70,6 +69,7 @@ class PCRSettings(ReplaySettings):
 class PCR(Method[PCRSettings]):
     """L = CE of two views of new and replayed images over the classes present, by their counts."""
 
+    remembers = True
     takes_added_terms = True
 
     def __init__(self, settings: PCRSettings, context: Context) -> None:
@@ -87,7 +87,7 @@ class PCR(Method[PCRSettings]):
             new = Labelled(self.normalise(batch.images), batch.labels)
             old = self.sample_replay(self.settings.replay_batch)
             terms = self.descend(lambda: self.terms(new, old) | self.added_terms(new, old))
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from onpro import losses
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.ncm import NearestMean
 from onpro.methods.registry import register
@@ -80,6 +79,7 @@ class SCRSettings(ReplaySettings):
 class SCR(Method[SCRSettings]):
     """L = SupCon of two views of replayed and new images; the linear head is not used."""
 
+    remembers = True
     predicts_from_memory = True
 
     def __init__(self, settings: SCRSettings, context: Context) -> None:
@@ -97,7 +97,7 @@ class SCR(Method[SCRSettings]):
             images = torch.cat([old.images, self.normalise(batch.images)])
             terms = self.terms(Labelled(images, torch.cat([old.labels, batch.labels])))
             self.minimise(terms)
-        reservoir_batch(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
 
     def course(self) -> Hashable:

@@ -22,10 +22,11 @@ class ChainSettings(Settings):
     chain_ce_weight: float = 0.5
     """Weight of the cross-entropy of the four views (default from the official code)."""
 
-    chain_rivals: Literal["all", "task", "batch", "none"] = "all"
+    chain_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
     """Classes that new images compete with in that cross-entropy: all (default from the official
     code), those of the current task (ours), those of the batch and those not met yet (official for
-    ER-ACE), or none: replayed images alone (ours)."""
+    ER-ACE), none: replayed images alone, or shown: all images compete with all classes, each as
+    much as it is shown (ours)."""
 
     separate_chains: bool = False
     """Show new and replayed images in two chains (default from the official code: for ER-ACE

@@ -1,0 +1,33 @@
+"""Predictions from an image and its mirror image together, for any method."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from onpro.methods.registry import register_wrapper
+from onpro.methods.settings import Settings
+from onpro.methods.wrapper import Wrapper
+
+
+@dataclass(frozen=True)
+class MirrorSettings(Settings):
+    """Mirrored predictions have no settings."""
+
+
+@register_wrapper(
+    "mirror",
+    MirrorSettings,
+    title="mirrored predictions",
+    paper="ImageNet Classification with Deep Convolutional Neural Networks",
+    year=2012,
+    images_per_step="as many; twice as many to predict",
+)
+class Mirror(Wrapper[MirrorSettings]):
+    """Predicts by the mean of the scores of an image and of its mirror image."""
+
+    keeps_loss = True
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """The mean of both scores (n, classes)."""
+        mirrored = images.flip(-1).contiguous(memory_format=self.context.layout)
+        return (super().eval_scores(images) + super().eval_scores(mirrored)) / 2
