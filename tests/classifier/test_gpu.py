@@ -125,7 +125,7 @@ def test_a_method_that_waits_for_the_device_learns_eagerly(
 
     def waiting(self: Any, batch: Any) -> Any:
         terms = learn(self, batch)
-        self.noted = float(terms["new"])  # a host–device sync
+        self.noted = float(terms["new"].detach())  # a host–device sync
         return terms
 
     def learned() -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from onpro.memory.redundancy import weighted_slots
-from onpro.methods.gss import GSS
+from onpro.methods.gss import BATCHES_AT_ONCE, GSS
 from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
@@ -57,17 +57,43 @@ def test_memory_gradients_come_from_disjoint_full_batches() -> None:
     method = learner("gss", gradient_batch=8, gradient_batches=4, memory=30)
     for batch in batches(3):
         stepper(method).step(batch)
-    forwards = watch(method)
-    method.network.eval()
-    assert len(list(method.memory_gradients())) == 3  # 30 // 8
-    shown = torch.cat([f.images for f in forwards])
-    assert len(shown) == 24
-    assert len(shown.flatten(1).unique(dim=0)) == 24
-    assert found_in(shown, method.normalise(method.memory.images)).all()
+    slots = method.memory_slots()
+    assert slots.shape == (3, 8)  # 30 // 8
+    assert len(slots.unique()) == 24
+    assert set(slots.flatten().tolist()) <= set(range(30))
     method = learner("gss", gradient_batch=8, gradient_batches=2, memory=30)
     for batch in batches(3):
         stepper(method).step(batch)
-    assert len(list(method.memory_gradients())) == 2
+    assert method.memory_slots().shape == (2, 8)
+
+
+def test_images_and_their_batch_are_compared_with_all_memory_batches() -> None:
+    method = learner(
+        "gss",
+        float64=True,
+        augmentation="none",
+        gradient_batch=2,
+        gradient_batches=9,
+        memory=20,
+    )
+    for batch in batches(2):
+        stepper(method).step(batch)
+    third = batches(1, start=2)[0]
+    images, labels = third.images, third.labels
+    method.network.eval()
+    state = method.random.state_dict()
+    slots = method.memory_slots()
+    assert len(slots) == 9 > 2 * BATCHES_AT_ONCE  # some passes through the network
+    method.random.load_state_dict(state)
+    scores, of_batch = method.redundancy(images, labels)
+    of_memory = [
+        gradient(method, method.memory.images[some], method.memory.labels[some]) for some in slots
+    ]
+    alone = [gradient(method, images[i : i + 1], labels[i : i + 1]) for i in range(len(labels))]
+    together = gradient(method, images, labels)
+    for score, g in zip([*scores, of_batch], [*alone, together], strict=True):
+        expected = max(cosine_similarity(g, other, dim=0) for other in of_memory)
+        torch.testing.assert_close(score, expected)
 
 
 def test_the_memory_is_examined_in_eval_mode_with_raw_images() -> None:
@@ -79,8 +105,9 @@ def test_the_memory_is_examined_in_eval_mode_with_raw_images() -> None:
     stored = method.normalise(method.memory.images)
     before = deepcopy(method.network)
     stepper(method).step(batch)
-    assert [f.training for f in forwards] == [True, True, False, False]
-    assert found_in(forwards[-1].images, stored).all()
+    assert [f.training for f in forwards] == [True, True, False]
+    assert torch.equal(forwards[-1].images[:10], method.normalise(batch.images))
+    assert found_in(stored, forwards[-1].images[10:]).all()
     for forward in forwards[:2]:
         before(forward.images)
     for name, running in before.named_buffers():  # moved by the two training passes alone

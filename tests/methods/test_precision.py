@@ -1,4 +1,4 @@
-"""fp32 is exact, tf32 rounds convolutions in training, and what decides is always exact."""
+"""fp32 is exact, and so is prediction; otherwise float32 convolutions in training are rounded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +17,8 @@ from onpro.nn import Precision
 from onpro.streams import ClassIncremental
 from tests.methods.learners import stepper
 
-DECIDING = {"aser", "dvc", "gss", "mir", "pass"}
-"""Methods that compute scores or prototypes in training: these are always exact."""
+EXACT = {"aser", "pass"}
+"""Methods that compute features in training as in prediction, for scores or prototypes."""
 
 DATA = tiny(train_per_class=20)
 
@@ -75,10 +75,10 @@ def train(learner: AnyMethod) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
-def test_what_decides_is_exact_and_only_training_rounds(name: str) -> None:
+def test_only_training_rounds(name: str) -> None:
     rounded = learner(name, "tf32")
     in_training = heard_in(lambda: train(rounded))
-    assert in_training == ({"tf32", "ieee"} if name in DECIDING else {"tf32"})
+    assert in_training == ({"tf32", "ieee"} if name in EXACT else {"tf32"})
     assert heard_in(lambda: rounded.predict(DATA.test.images)) == {"ieee"}
 
 
@@ -91,9 +91,34 @@ def test_training_on_demand_rounds_as_other_training_does(
     assert heard_in(stepper(asked).settle) == {rounding}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["er", "gdumb"])
-def test_other_precisions_never_round_to_tf32(name: str, precision: Precision) -> None:
-    exact = learner(name, precision)
+@pytest.mark.parametrize("name", ["er", "gdumb", "gss", "mir", "dvc"])
+def test_fp32_never_rounds(name: str) -> None:
+    exact = learner(name, "fp32")
     assert heard_in(lambda: train(exact)) == {"ieee"}
     assert heard_in(lambda: exact.predict(DATA.test.images)) == {"ieee"}
+
+
+@pytest.mark.parametrize("name", ["mir", "dvc"])
+def test_what_chooses_images_in_bf16_is_rounded_to_tf32(name: str) -> None:
+    half = learner(name, "bf16")
+    assert heard_in(lambda: train(half)) == {"tf32"}
+    assert heard_in(lambda: half.predict(DATA.test.images)) == {"ieee"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"),
+    [("bf16", torch.bfloat16), ("fp16", torch.float32), ("fp32", torch.float32)],
+)
+def test_gss_compares_gradients_of_the_network_in_bf16(
+    precision: Precision, expected: torch.dtype
+) -> None:
+    gss = learner("gss", precision)
+    found = set()
+
+    def note(module: nn.Module, arguments: object, output: torch.Tensor) -> None:
+        if not module.training:
+            found.add(output.dtype)
+
+    gss.network.encoder.register_forward_hook(note)
+    train(gss)
+    assert found == {expected}

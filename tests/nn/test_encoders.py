@@ -1,13 +1,15 @@
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from onpro.errors import UserError
 from onpro.nn import ENCODERS, build_encoder, normalised_apart, seeded, use_fused_kernels
 from onpro.nn.count import macs, parameters
-from onpro.nn.resnet import FirstConvolution
+from onpro.nn.resnet import FirstConvolution, ShortcutConvolution, Strided1x1
 from tests.golden.values import Golden
 
 
@@ -120,6 +122,92 @@ def test_zero_padded_input_channels_change_nothing(channels: int) -> None:
     assert gpu.weight.grad is not None
     assert torch.allclose(maps.cpu(), expected)
     assert torch.allclose(gpu.weight.grad.cpu(), cpu.weight.grad)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6, 6), (1, 3, 5, 7), (2, 3, 1, 1)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (2, 3)])
+def test_a_strided_1x1_convolution_has_the_values_and_gradients_of_torch(
+    shape: tuple[int, ...], stride: tuple[int, int]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(shape, dtype=torch.double, generator=generator)
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    weight = torch.randn(4, 3, 1, 1, dtype=torch.double, generator=generator, requires_grad=True)
+    expected = conv2d(x, weight, stride=stride)
+    found = Strided1x1.apply(x, weight, stride)
+    outer = torch.randn(expected.shape, dtype=torch.double, generator=generator)
+    torch.testing.assert_close(found, expected)
+    for wanted in ([x, weight], [x], [weight]):
+        gradients = torch.autograd.grad(found, wanted, outer, retain_graph=True)
+        in_torch = torch.autograd.grad(expected, wanted, outer, retain_graph=True)
+        torch.testing.assert_close(gradients, in_torch)
+    with torch.no_grad():
+        assert not Strided1x1.apply(x, weight, stride).requires_grad
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16, None], ids=str)
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: FirstConvolution(3, 64, 3, padding=1, bias=False),
+        lambda: ShortcutConvolution(64, 128, 1, stride=2, bias=False),
+        lambda: ShortcutConvolution(128, 256, 1, stride=2, bias=False),
+    ],
+    ids=["first", "shortcut", "later-shortcut"],
+)
+def test_convolutions_for_a_gpu_differ_by_rounding_only(
+    build: Callable[[], nn.Conv2d], captured: bool, precision: torch.dtype | None
+) -> None:
+    """Eager and captured, they agree with torch's convolution in double precision."""
+    with seeded(0):
+        gpu = build().cuda()
+    x = random_images(6, 9, gpu.in_channels).cuda().contiguous(memory_format=torch.channels_last)
+    if precision is not None and gpu.in_channels > 3:
+        x = x.to(precision)  # feature maps, unlike images, are in half precision already
+    x.requires_grad_()
+
+    def outcome() -> list[Tensor]:
+        with torch.autocast("cuda", precision, enabled=precision is not None):
+            maps = gpu(x)
+        return [maps, *torch.autograd.grad(maps.float().square().sum(), (x, gpu.weight))]
+
+    if captured:
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            outcome()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = outcome()
+        graph.replay()
+    else:
+        found = outcome()
+    exact_x, exact_weight = (v.detach().double().requires_grad_() for v in (x, gpu.weight))
+    maps = conv2d(exact_x, exact_weight, stride=gpu.stride, padding=gpu.padding)
+    expected = [maps, *torch.autograd.grad(maps.square().sum(), (exact_x, exact_weight))]
+    assert found[0].dtype == (precision or torch.float32)
+    for value, reference in zip(found, expected, strict=True):
+        error = (value.double() - reference).norm() / reference.norm()
+        assert error < (1e-2 if precision else 2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_torch_func_maps_over_a_shortcut_in_training() -> None:
+    with seeded(0):
+        shortcut = ShortcutConvolution(64, 128, 1, stride=2, bias=False).cuda().bfloat16()
+    x = random_images(3, 8, 64).cuda().bfloat16()
+
+    def loss(weight: Tensor, one: Tensor) -> Tensor:
+        maps: Tensor = torch.func.functional_call(shortcut, {"weight": weight}, (one[None],))
+        return maps.float().square().sum()
+
+    weight = shortcut.weight.detach()
+    found = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weight, x)
+    assert found.shape == (3, *weight.shape)
 
 
 @pytest.mark.gpu

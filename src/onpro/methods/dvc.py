@@ -14,7 +14,6 @@ from onpro import losses
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
-from onpro.nn import convolutions
 from onpro.nn.counter import count_images
 from onpro.nn.gradients import virtual_step
 from onpro.nn.joint_head import JointHead
@@ -67,7 +66,7 @@ class DVCSettings(ReplaySettings):
     year=2022,
     memory="images, batch reservoir",
     inference="linear head",
-    images_per_step="120, and 200 without gradient",
+    images_per_step="120, and 100 without gradient",
     data={
         "cifar10": {"agreement_weight": 2.0},
         **on(MANY_CLASSES, agreement_weight=4.0),
@@ -135,9 +134,17 @@ class DVC(Method[DVCSettings]):
         }
 
     def most_changed(self, images: Tensor, views: Tensor, labels: Tensor) -> Tensor:
-        """Up to `replay_batch` of the candidates, those whose gradient grows most by a step."""
-        count_images(4 * len(images))
+        """Up to `replay_batch` of the candidates, those whose gradient grows most by a step.
+
+        If these are all of them, the first pass over them only moves the running statistics.
+        """
         both = torch.cat([images, views]).contiguous(memory_format=self.context.layout)
+        if len(labels) <= self.settings.replay_batch:
+            count_images(len(both))
+            with torch.no_grad():
+                self.network.encoder(both)
+            return torch.arange(len(labels), device=labels.device)
+        count_images(2 * len(both))
         scores = gradient_change(
             self.network.encoder,
             self.network.classifier,
@@ -162,7 +169,6 @@ class DVC(Method[DVCSettings]):
 
 
 @torch.no_grad()
-@convolutions("ieee")
 def gradient_change(
     encoder: nn.Module,
     classifier: nn.Module,
@@ -175,7 +181,7 @@ def gradient_change(
 
     Both views go through the network together, in train mode: each pass normalises by their own
     statistics, the first moves the running statistics of the network, the second only copies of
-    them. The first view alone is judged, in float32.
+    them. The first view alone is judged, in float32 or TF32.
 
     Args:
         encoder: images to features; its parameters hold the gradients of the new batch.

@@ -3,7 +3,7 @@
 Aljundi et al., "Gradient Based Sample Selection for Online Continual Learning", NeurIPS 2019.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +14,16 @@ from onpro.memory.redundancy import replacement_probability, slot_weights, weigh
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.nn import convolutions
 from onpro.nn.counter import count_images
-from onpro.nn.gradients import batch_gradient, cosines, per_sample_gradients
+from onpro.nn.per_group import Groups, group_gradients, inner_products
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
 from onpro.streams import Batch
 
 FIRST_SCORE = 0.1
 """Score of images that find the memory empty, where there is nothing to compare them with."""
+
+BATCHES_AT_ONCE = 4
+"""Batches of the memory that go through the network at a time."""
 
 
 @dataclass(frozen=True)
@@ -127,36 +129,62 @@ class GSS(Method[GSSSettings]):
         memory.write(torch.where(accepted, slots, memory.bin), images, labels, score=scores)
         memory.advance(len(labels))
 
-    @convolutions("ieee")
     def redundancy(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """max_j cos(g, G_j) of each image and of the batch as a whole, in eval mode and float32.
+        """max_j cos(g, G_j) of each image and of the batch as a whole, in float32 or TF32.
 
         In eval mode the gradient of the batch is the mean of those of its images. The memory's
-        gradients are compared one after the other, so that one of them is held at a time.
+        gradients are compared a few at a time, which bounds the memory they take.
         """
-        count_images(len(labels))
-        of_images = per_sample_gradients(self.network, self.network_input(images), labels)
-        of_batch = of_images.mean(dim=0, keepdim=True)
-        similar = [
-            torch.cat([cosines(of_images, reference), cosines(of_batch, reference)])
-            for reference in self.memory_gradients()
-        ]
-        highest = torch.stack(similar).amax(dim=0)
-        return highest[:-1], highest[-1]
+        new = len(labels)
+        first, *others = self.memory_slots().split(BATCHES_AT_ONCE)
+        gradients = self.gradients(images, labels, first)
+        products = inner_products(gradients, gradients)
+        of_images, within = [rows[:new] for rows in gradients], products[:new, :new]
+        highest = [highest_cosines(within, products[:new, new:], products.diagonal()[new:])]
+        for slots in others:
+            of_memory = self.gradients(images[:0], labels[:0], slots)
+            products = inner_products(of_images, of_memory)
+            squares = inner_products(of_memory, of_memory).diagonal()
+            highest.append(highest_cosines(within, products, squares))
+        scores = torch.stack(highest).amax(dim=0)
+        return scores[:-1], scores[-1]
 
-    def memory_gradients(self) -> Iterator[Tensor]:
-        """G_j (p,): gradients of the mean cross-entropy of disjoint random batches."""
+    def gradients(self, images: Tensor, labels: Tensor, slots: Tensor) -> list[Tensor]:
+        """Gradients of single images, then of batches of stored ones, (n + batches, …) each."""
+        stored = self.memory.take(slots.flatten())
+        count_images(len(labels) + slots.numel())
+        return group_gradients(
+            self.network,
+            self.network_input(torch.cat([images, stored.images])),
+            torch.cat([labels, stored.labels]),
+            Groups(len(labels), len(slots)),
+            autocast=torch.bfloat16 if self.context.precision == "bf16" else None,
+        )
+
+    def memory_slots(self) -> Tensor:
+        """Slots (k, size) of disjoint random batches of the memory, whose gradients are G_j."""
         memory, settings = self.memory, self.settings
         size = min(settings.gradient_batch, len(memory))
         count = min(settings.gradient_batches, len(memory) // size)
         shuffled = torch.randperm(
             len(memory), generator=self.random["memory"], device=memory.device
         )
-        for slots in shuffled[: count * size].split(size):
-            stored = memory.take(slots)
-            count_images(size)
-            yield batch_gradient(self.network, self.network_input(stored.images), stored.labels)
+        return shuffled[: count * size].view(count, size)
 
     def network_input(self, images: Tensor) -> Tensor:
         """Stored images, not augmented."""
         return self.normalise(images).contiguous(memory_format=self.context.layout)
+
+
+def highest_cosines(within: Tensor, products: Tensor, squares: Tensor) -> Tensor:
+    """max_j cos(g, G_j) of gradients g_i and of their mean, (n + 1,); 0 where one is zero.
+
+    Args:
+        within: ⟨g_i, g_j⟩, (n, n).
+        products: ⟨g_i, G_j⟩, (n, k).
+        squares: |G_j|², (k,).
+    """
+    products = torch.cat([products, products.mean(dim=0, keepdim=True)])
+    of_mean = within.mean().clamp(min=0)  # rounding can make it negative
+    lengths = torch.cat([within.diagonal(), of_mean[None]]).sqrt()
+    return (products / (lengths[:, None] * squares.sqrt()).clamp(min=1e-8)).amax(dim=1)

@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 from onpro.methods.base import Context, Labelled, Method, Terms, total
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings, require
-from onpro.nn import convolutions
 from onpro.nn.counter import count_images
 from onpro.nn.gradients import virtual_step
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, TUNED
@@ -101,7 +100,6 @@ class MIR(Method[MIRSettings]):
 
 
 @torch.no_grad()
-@convolutions("ieee")
 def interference(
     network: nn.Module,
     images: Tensor,
@@ -113,7 +111,7 @@ def interference(
 
     Both passes run in train mode, so each normalises by the candidates' own statistics; the first
     moves the running statistics of the network, the second only copies of them. They run in
-    float32, because small differences of losses decide.
+    float32 or TF32, because small differences of losses decide.
 
     Args:
         network: the network, whose parameters hold the gradients of the new batch.

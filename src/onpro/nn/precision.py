@@ -10,7 +10,8 @@ import torch
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 """Of a network in training. fp32 is IEEE single precision. tf32 keeps the values in single
-precision and lets a GPU round the factors of a convolution to mantissas of 10 bits."""
+precision and lets a GPU round the factors of a convolution to mantissas of 10 bits. So do fp16 and
+bf16 in those training passes that they leave in single precision."""
 
 AUTOCAST: dict[Precision, torch.dtype | None] = {
     "fp32": None,

@@ -1,12 +1,16 @@
 """ResNet-18 for small and large images."""
 
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
 from onpro.nn.batch_norm import BatchNorm
 from onpro.nn.encoder import Encoder
+from onpro.torch_private import in_function_transform
+
+HALF = (torch.float16, torch.bfloat16)
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -59,18 +63,68 @@ class ResNet18(Encoder):
 
 
 class FirstConvolution(nn.Conv2d):
-    """A convolution of images, which on a GPU have zero-padded input channels.
+    """A convolution of images, whose channels are zero-padded in training on a GPU.
 
-    Tensor cores need a multiple of 8 channels. The padding does not change the result.
+    Tensor cores need a multiple of 8 channels, and in half precision cuDNN computes the gradient
+    by the weight faster with 32. Forward and backward pass of 2,560 images of 32×32 in bf16 (H200):
+    1.66 ms with 3 channels, 1.38 ms with 8, 0.92 ms with 32, 1.00 ms with 64. The larger input
+    adds 2 % to the memory of a training step. The padding does not change the result.
     """
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the feature maps of images (n, channels, height, width)."""
-        if not images.is_cuda:
+        if not (self.training and images.is_cuda):
             return super().forward(images)
-        padding = (0, 0, 0, 0, 0, -self.in_channels % 8)
+        if torch.is_autocast_enabled("cuda"):
+            images = images.to(torch.get_autocast_dtype("cuda"))  # before they grow
+        multiple = 32 if images.dtype in HALF else 8
+        padding = (0, 0, 0, 0, 0, -self.in_channels % multiple)
         weight = pad(self.weight, padding)
         return conv2d(pad(images, padding), weight, self.bias, self.stride, self.padding)
+
+
+class ShortcutConvolution(nn.Conv2d):
+    """A 1×1 convolution with a stride, which copies the pixels it needs in training on a GPU.
+
+    In half precision, cuDNN converts the memory layout of maps of 64 channels and back: the forward
+    pass of 2,560 maps of 32×32 to 128 channels takes 0.87 ms in bf16 (H200). Its backward pass
+    (0.33 ms) and both passes of the network's other shortcuts (forward 0.05 and 0.04 ms) do without
+    and stay as they are.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (n, channels_in, h, w) to (n, channels_out, h/stride, w/stride)."""
+        slow = self.training and x.is_cuda and x.dtype in HALF and self.in_channels == 64
+        if not slow or in_function_transform():
+            return super().forward(x)
+        maps: Tensor = Strided1x1.apply(x, self.weight.to(x.dtype), self.stride)
+        return maps
+
+
+class Strided1x1(torch.autograd.Function):
+    """A strided 1×1 convolution, whose forward pass has stride 1 on a copy of the needed pixels.
+
+    The backward pass is that of the strided convolution: autograd would compute the gradient of the
+    copy and then fill a whole map with it (1.74 ms for both passes instead of 1.15 ms).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: tuple[int, int]) -> Tensor:
+        """Convolve maps (n, channels_in, h, w), a weight (channels_out, channels_in, 1, 1)."""
+        ctx.save_for_backward(x, weight)
+        ctx.stride = stride
+        needed = x[:, :, :: stride[0], :: stride[1]]
+        return conv2d(needed.contiguous(memory_format=torch.channels_last), weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        """Return the gradients by the maps and the weight."""
+        wanted = [*ctx.needs_input_grad[:2], False]
+        options = ctx.stride, [0, 0], [1, 1], False, [0, 0], 1
+        grad_x, grad_weight, _ = torch.ops.aten.convolution_backward(
+            *gradients, *ctx.saved_tensors, None, *options, wanted
+        )
+        return grad_x, grad_weight, None
 
 
 class BasicBlock(nn.Module):
@@ -98,7 +152,7 @@ class Shortcut(nn.Sequential):
 
     def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
         super().__init__(
-            nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False),
+            ShortcutConvolution(channels_in, channels_out, 1, stride=stride, bias=False),
             BatchNorm(channels_out),
         )
 

@@ -126,9 +126,13 @@ class Stepper:
 
     @contextmanager
     def _training(self) -> Iterator[None]:
-        """Set the precision of float32 convolutions, and count images."""
-        tf32 = self.method.context.precision == "tf32"
-        with convolutions("tf32" if tf32 else "ieee"), counting_images() as counter:
+        """Set the precision of float32 convolutions, and count images.
+
+        Where the network is not trained in IEEE single precision, TF32 is precise enough for passes
+        in float32, such as those that choose images to replay: it is finer than bf16.
+        """
+        exact = self.method.context.precision == "fp32"
+        with convolutions("ieee" if exact else "tf32"), counting_images() as counter:
             try:
                 yield
             finally:
