@@ -269,7 +269,7 @@ def test_wrappers_are_read_as_they_are_registered() -> None:
     outlines = read(FOLDER, "register_wrapper")
     assert list(outlines) == list(wrappers())
     for name, cls in wrappers().items():
-        assert outlines[name].about.items() <= asdict(cls.about).items()
+        assert outlines[name].about == asdict(cls.about)
         own = [(f.name, f.default) for f in fields(cls.settings_type)]
         assert [(f.name, f.default) for f in fields(outlines[name].settings)] == own
 

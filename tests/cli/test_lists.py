@@ -19,10 +19,13 @@ def test_every_method_and_wrapper_is_listed(onpro: Command) -> None:
         assert any(line.split()[:1] == [name] for line in answer.out.splitlines())
 
 
-def test_methods_as_json(onpro: Command) -> None:
+def test_methods_and_wrappers_as_json(onpro: Command) -> None:
     listed = json.loads(onpro("methods", "--json").out)
-    assert [entry["name"] for entry in listed] == list(methods())
-    for entry in listed:
+    assert [entry["name"] for entry in listed["methods"]] == list(methods())
+    assert [entry["name"] for entry in listed["wrappers"]] == list(wrappers())
+    keys = {frozenset(entry) for entry in (*listed["methods"], *listed["wrappers"])}
+    assert len(keys) == 1
+    for entry in (*listed["methods"], *listed["wrappers"]):
         assert all(entry.values()), f"{entry['name']} has a gap"
         assert 1990 < entry["year"] < 2100
 

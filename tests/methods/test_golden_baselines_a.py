@@ -157,7 +157,7 @@ class Fed(DERpp):
 
     drawn: list[Replay]
 
-    def sample_stored(self) -> Replay:
+    def sample_stored(self, count: int) -> Replay:
         return self.drawn.pop(0)
 
 

@@ -13,7 +13,8 @@ from onpro.methods.er import ERSettings
 from onpro.methods.onpro import OnProSettings
 from onpro.methods.settings import PRETRAINED
 from onpro.runs import RunConfig, read_config, read_runs
-from onpro.runs.config import KEEPING, digest, parse_config
+from onpro.runs.config import KEEPING, digest
+from onpro.runs.config_file import parse_config
 from onpro.runs.files import write_json
 from onpro.runs.result import describe
 from onpro.streams import Blurry

@@ -147,7 +147,7 @@ def _config(options: FigureOptions, kind: StreamKind) -> "RunConfig":
 def _configs_of(paths: Sequence[Path], data_dir: Path | None) -> "list[RunConfig]":
     """Return the configurations of runs, finished or not."""
     from onpro.runs import read_config, read_runs
-    from onpro.runs.config import parse_config
+    from onpro.runs.config_file import parse_config
 
     begun = [path for path in paths if (path / "config.json").is_file()]
     others = [path for path in paths if path not in begun]

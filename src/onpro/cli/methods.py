@@ -1,4 +1,4 @@
-"""`onpro methods`: list the methods."""
+"""`onpro methods`: list the methods and wrappers."""
 
 import json
 from collections.abc import Sequence
@@ -11,31 +11,29 @@ from onpro.cli.printing import print_table
 
 @dataclass(frozen=True)
 class Command:
-    """Options of the list."""
+    """Options of the lists."""
 
     json: bool = False
-    """Print the list as JSON."""
+    """Print both lists as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """List the methods."""
-    about = "List the methods, their papers and what they keep."
+    """List the methods and wrappers."""
+    about = "List the methods, their papers and what they keep, and the wrappers of methods."
     options = parse(Command, arguments, command="onpro methods", about=about)
-    abouts = [dict(outline.about) for outline in outlines().values()]
+    methods = [outline.about for outline in outlines().values()]
+    wrappers = [outline.about for outline in wrapper_outlines().values()]
     if options.json:
-        print(json.dumps(abouts, indent=1))
+        print(json.dumps({"methods": methods, "wrappers": wrappers}, indent=1))
         return 0
     fields = ("name", "title", "year", "memory", "inference", "images_per_step")
     print_table(
         ["name", "method", "year", "keeps", "predicts by", "images per step"],
-        [[str(about[field]) for field in fields] for about in abouts],
+        [[str(about[field]) for field in fields] for about in methods],
     )
     print("\nWrappers of methods; er-rot is the method er wrapped in rot:")
     print_table(
         ["name", "adds", "images per step"],
-        [
-            [name, outline.about["title"], outline.about["images_per_step"]]
-            for name, outline in wrapper_outlines().items()
-        ],
+        [[about[field] for field in ("name", "title", "images_per_step")] for about in wrappers],
     )
     return 0

@@ -22,6 +22,12 @@ from onpro.recipes import EVERY_METHOD, Recipe, Values
 
 FOLDER = Path(__file__).parents[1] / "methods"
 
+LEFT_OUT = {
+    "register": {},
+    "register_wrapper": {"memory": "as the method", "inference": "as the method"},
+}
+"""Fields of `About` that the call of a decorator may leave out."""
+
 
 @dataclass(frozen=True)
 class Outline:
@@ -104,7 +110,7 @@ def read(folder: Path, decorator: str) -> dict[str, Outline]:
     for call in (_registration(cls, decorator) for cls in classes.values()):
         if call is not None:
             name, settings = call.args
-            about = {"name": _value(name)}
+            about = {"name": _value(name), **LEFT_OUT[decorator]}
             about |= {str(word.arg): _value(word.value) for word in call.keywords}
             data, named = about.pop("data", {}), about.pop("recipes", {})
             for values in ("bases", "bases_on"):

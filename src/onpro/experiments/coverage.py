@@ -11,7 +11,7 @@ from onpro.experiments.plan import Place, configurations
 from onpro.experiments.statistics import Summary
 from onpro.experiments.tables import PaperTable, Row, paper_tables
 from onpro.nn import Precision
-from onpro.runs.config import parse_config
+from onpro.runs.config_file import parse_config
 
 TOLERANCE = 2.0
 """Points by which a mean may differ from the paper's and agree with it."""

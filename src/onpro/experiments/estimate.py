@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from onpro.errors import UserError
-from onpro.runs.config import RunConfig, parse_config
+from onpro.runs.config import RunConfig
+from onpro.runs.config_file import parse_config
 from onpro.runs.reading import read_runs
 from onpro.runs.result import machine
 from onpro.runs.runner import prepare

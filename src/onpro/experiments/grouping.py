@@ -11,7 +11,8 @@ from onpro.experiments.tables import reported
 from onpro.methods import settings_for
 from onpro.nn import is_pretrained
 from onpro.runs import Finished, RunConfig
-from onpro.runs.config import SHORTCUT, parse_config
+from onpro.runs.config import SHORTCUT
+from onpro.runs.config_file import parse_config
 from onpro.streams import Disjoint, stream_kind
 
 STREAM = (

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onpro import augment
 from onpro.errors import UserError
-from onpro.memory import Memory, retrieval
+from onpro.memory import Memory, Replay, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.settings import Settings
@@ -288,12 +288,16 @@ class Method(ABC, Generic[S]):
 
     def sample_replay(self, count: int) -> Labelled:
         """Up to `count` random images of the memory as network input, and their labels."""
+        replay = self.sample_stored(count)
+        return Labelled(self.normalise(replay.images), replay.labels)
+
+    def sample_stored(self, count: int) -> Replay:
+        """Up to `count` random images of the memory as they are stored, with all their fields."""
         if not count or self.memory.is_empty:
             slots = torch.empty(0, dtype=torch.int64, device=self.context.device)
         else:
             slots = retrieval.uniform(self.memory, count, self.random["memory"])
-        replay = self.memory.take(slots)
-        return Labelled(self.normalise(replay.images), replay.labels)
+        return self.memory.take(slots)
 
     def remember(self, batch: Batch, **fields: Tensor) -> None:
         """Offer the images of a batch to the memory, each with its further fields."""

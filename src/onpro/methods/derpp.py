@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 
-from onpro.memory import Replay, retrieval
+from onpro.memory import Replay
 from onpro.memory.reservoir import reservoir_sequential
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.registry import register
@@ -82,7 +82,8 @@ class DERpp(Method[DERppSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and two replay batches, then the memory update."""
         new = Labelled(self.normalise(batch.images), batch.labels)
-        replay = [self.sample_stored(), self.sample_stored()] if not self.memory.is_empty else []
+        count = self.settings.replay_batch
+        replay = [] if self.memory.is_empty else [self.sample_stored(count) for _ in range(2)]
         logits: list[Tensor] = []
         terms = self.terms(new, replay, logits)
         if replay:
@@ -102,7 +103,7 @@ class DERpp(Method[DERppSettings]):
         Args:
             new: X.
             replay: Xb₁ and Xb₂; none as long as nothing is stored.
-            logits: gets those of the augmented new images, in train mode, before the step.
+            logits: to it, each learner appends its own of the augmented new images.
         """
         images = [new.images, *(self.normalise(stored.images) for stored in replay)]
         of_new, *of_replay = self.network.logits_each(*map(self.augment, images))
@@ -115,11 +116,6 @@ class DERpp(Method[DERppSettings]):
             terms["logits"] = self.settings.logit_weight * recalled
             terms["labels"] = self.settings.label_weight * relearned
         return terms
-
-    def sample_stored(self) -> Replay:
-        """A random replay batch with its stored logits."""
-        count = self.settings.replay_batch
-        return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and the stored logits; a class unknown then had the logit 0."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from onpro import losses
-from onpro.memory import Replay, retrieval
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.known import TaskSteps
 from onpro.methods.pcr import EPSILON, PCRSettings, seen_only
@@ -107,7 +106,7 @@ class HPCR(Method[HPCRSettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         outputs: list[Outputs] = []
         if not self.memory.is_empty:
-            replay = self.sample_stored()
+            replay = self.sample_stored(self.settings.replay_batch)
             old = Labelled(self.normalise(replay.images), replay.labels)
             terms = self.terms(new, old, replay.fields, outputs) | self.added_terms(new, old)
             self.minimise(terms)
@@ -129,11 +128,6 @@ class HPCR(Method[HPCRSettings]):
         """Whether there is an earlier task."""
         return self.progress.task > 0
 
-    def sample_stored(self) -> Replay:
-        """A random replay batch with its stored logits and features."""
-        count = self.settings.replay_batch
-        return self.memory.take(retrieval.uniform(self.memory, count, self.random["memory"]))
-
     def terms(
         self, new: Labelled, old: Labelled, stored: dict[str, Tensor], outputs: list[Outputs]
     ) -> Terms:
@@ -143,7 +137,7 @@ class HPCR(Method[HPCRSettings]):
             new: the batch.
             old: the replay batch.
             stored: the fields stored with the replay batch.
-            outputs: gets those of the new images as they are, in train mode, before the step.
+            outputs: to it, each learner appends its own of the new images as they are.
         """
         settings, network = self.settings, self.network
         features, of_old = network.features_each(

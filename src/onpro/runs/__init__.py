@@ -1,6 +1,7 @@
 """One run on disk: its configuration, folder, result and logs."""
 
-from onpro.runs.config import RunConfig, read_config
+from onpro.runs.config import RunConfig
+from onpro.runs.config_file import read_config
 from onpro.runs.files import require_writable
 from onpro.runs.reading import Finished, finished, finished_in, read_runs
 from onpro.runs.runner import (

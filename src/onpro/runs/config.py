@@ -10,19 +10,17 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, get_type_hints
 
-from onpro._version import __version__
 from onpro.data import find, located
 from onpro.errors import UserError, counted
 from onpro.methods import Settings, method
 from onpro.methods.settings import PRETRAINED
 from onpro.nn import Precision, is_pretrained
 from onpro.nn.pretrained import file_digest
-from onpro.runs.files import read_json
 from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
-from onpro.validation import accepted, described, fits
+from onpro.validation import accepted
 
 KeptModel = Literal["none", "network", "memory"]
 """Nothing; the network and whatever else predictions need; the images of the memory too."""
@@ -80,17 +78,19 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         self.settings.check()
-        object.__setattr__(self, "settings", _as_typed(self.settings))
-        object.__setattr__(self, "method_file", file_of(self.method))
-        object.__setattr__(self, "data", located(self.data))  # known by what it is, from anywhere
+        self._set(
+            settings=_as_typed(self.settings),
+            method_file=file_of(self.method),
+            data=located(self.data),  # known by what it is, from anywhere
+            **{name: accepted(getattr(self, name), float) for name in ("validation", *SHORTCUT)},
+        )
         self._resolve_pretrained()
         if self.memory < 1:
             raise UserError(f"the memory must hold at least 1 image, not {self.memory}.")
         if self.memory < self.batch_size:
             raise UserError(
                 f"a memory of {counted(self.memory, 'image')} is smaller than a batch of "
-                f"{self.batch_size}: "
-                "take a larger memory or smaller batches."
+                f"{self.batch_size}: take a larger memory or smaller batches."
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed must be at least 0 and below 2^63, not {self.seed}.")
@@ -100,34 +100,37 @@ class RunConfig:
             )
         if self.probe_every < 1:
             raise UserError(f"the probe measures every 1 or more steps, not {self.probe_every}.")
-        object.__setattr__(self, "validation", accepted(self.validation, float))
         if not 0 <= self.validation < 1:
             raise UserError(
                 f"the validation share must be at least 0 and below 1, not {self.validation:g}."
             )
-        for name in SHORTCUT:
-            object.__setattr__(self, name, accepted(getattr(self, name), float))
         if self.shortcut == 0:  # there is nothing to paint: the same run
-            object.__setattr__(self, "shortcut_size", ShortcutSettings.size)
-            object.__setattr__(self, "shortcut_strength", ShortcutSettings.strength)
-        self.cue()
+            self._set(
+                shortcut_size=ShortcutSettings.size, shortcut_strength=ShortcutSettings.strength
+            )
+        self.cue()  # refuses values that cannot work
         if not self.stream.announced:  # there is nothing to hide: the same run
-            object.__setattr__(self, "hide_boundaries", False)
+            self._set(hide_boundaries=False)
+
+    def _set(self, **values: Any) -> None:
+        """Replace values while a configuration is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def _resolve_pretrained(self) -> None:
         """Note the weights of a pretrained encoder; images of any size have the size it takes."""
         settings = self.settings
         if not is_pretrained(settings.encoder):
-            object.__setattr__(self, "encoder_sha256", None)
+            self._set(encoder_sha256=None)
             return
         if settings.encoder_weights:
             path = os.path.realpath(Path(settings.encoder_weights).expanduser())
-            object.__setattr__(self, "settings", replace(settings, encoder_weights=path))
+            self._set(settings=replace(settings, encoder_weights=path))
             if self.encoder_sha256 is None:
-                object.__setattr__(self, "encoder_sha256", file_digest(path))
+                self._set(encoder_sha256=file_digest(path))
         with suppress(UserError):  # a data set that is not here can still be reported on
             if self.image_size is None and find(self.data).any_size:
-                object.__setattr__(self, "image_size", max(settings.pretrained.input_size))
+                self._set(image_size=max(settings.pretrained.input_size))
 
     def cue(self) -> ShortcutSettings | None:
         """Return the shortcut of the stream; None without one."""
@@ -137,41 +140,22 @@ class RunConfig:
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
-        what: dict[str, Any] = {
-            "method": self.method,
-            "data": self.data,
-            "memory": self.memory,
-            "seed": self.seed,
-            "recipe": self.recipe,
-            "tasks": self.tasks,
-            "batch_size": self.batch_size,
-            "class_order": self.class_order,
-            "image_size": self.image_size,
-            "limit_per_class": self.limit_per_class,
-            "precision": self.precision,
-            "settings": {
-                name: value
-                for name, value in asdict(self.settings).items()
-                if name not in PRETRAINED or value != PRETRAINED[name]
-            },
+        apart = {"settings", "stream", "method_file", *PLACE, *OPTIONAL, *SHORTCUT}
+        names = [field.name for field in fields(self) if field.name not in apart]
+        what = {name: getattr(self, name) for name in names}
+        what["settings"] = {
+            name: value
+            for name, value in asdict(self.settings).items()
+            if name not in PRETRAINED or value != PRETRAINED[name]
         }
         # Named only where there is any, so that other runs keep the folders they always had.
-        if self.deterministic:
-            what["deterministic"] = True
+        what |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
         if self.stream != Disjoint():
             what["stream"] = {"kind": self.stream.name} | self.stream.values()
-        if self.hide_boundaries:
-            what["hide_boundaries"] = True
-        if self.evaluations:
-            what["evaluations"] = self.evaluations
-        if self.validation:
-            what["validation"] = self.validation
         if self.shortcut:
             what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
-        if self.encoder_sha256:
-            what["encoder_sha256"] = self.encoder_sha256
         return what
 
     @property
@@ -263,129 +247,5 @@ PLACE = {"data_dir", "device", "engine", *KEEPING}
 SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
 """Fields that say what cues are painted into training images."""
 
-OPTIONAL = {
-    *("deterministic", "stream", "hide_boundaries", "evaluations", "validation", "encoder_sha256"),
-    *SHORTCUT,
-}
-"""Fields that `config.json` has only where they differ from their defaults."""
-
-RETIRED: dict[str, dict[str, Any]] = {
-    "er": {"distillation": 0.0, "rotations": 1},
-    "aser": {"rotations": 1},
-    "scr": {"rotations": 1},
-    "dvc": {"rotations": 1},
-}
-"""Settings that methods had before wrappers took their place, with the values that change nothing;
-runs with such values can still be read."""
-
-NOTES = {"versions", "hardware", "identity", "experiment", "started"}
-"""What `config.json` holds beside the configuration."""
-
-
-def read_config(folder: Path) -> RunConfig:
-    """Read the configuration of the run in a folder from its `config.json`."""
-    path = folder / "config.json"
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}.")
-    if not path.exists():
-        raise UserError(f"{folder} is not the folder of a run: it has no config.json.")
-    values = read_json(path)
-    try:
-        return parse_config(values)
-    except UserError as error:
-        raise UserError(f"{path} cannot be used: {error}") from None
-
-
-def parse_config(values: Any) -> RunConfig:
-    """Return the configuration that the content of a `config.json` describes."""
-    config, settings = _objects(values)
-    _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
-    retired = RETIRED.get(config["method"], {})
-    settings = {
-        name: value
-        for name, value in settings.items()
-        if name not in retired or value != retired[name]
-    }
-    settings = PRETRAINED | settings
-    settings_type = method(config["method"]).settings_type
-    types = get_type_hints(RunConfig) | {"data_dir": str | None}
-    differ = _difference(config, set(types) - {"method_file"}, optional=PLACE | OPTIONAL)
-    differ += _difference(settings, {field.name for field in fields(settings_type)})
-    if differ:
-        raise UserError(f"{', '.join(differ)}{_writer(values)}.")
-    for name, value in config.items():
-        if name not in ("settings", "stream") and not fits(value, types[name]):
-            raise UserError(f"{name} must be {described(types[name])}, not {value!r}.")
-    data_dir = config.get("data_dir")
-    read = RunConfig(
-        **config
-        | {
-            "settings": settings_type(**{name: _tuples(v) for name, v in settings.items()}),
-            "data_dir": Path(data_dir) if data_dir else None,
-            "stream": _stream(config.get("stream")),
-        }
-    )
-    # Older versions had other identities, of the values as they are in the file.
-    written = digest({name: value for name, value in config.items() if name not in PLACE})
-    if values.get("identity", read.identity) not in (read.identity, written):
-        raise UserError(
-            "it has been changed since the run began: undo that, or start another run with onpro "
-            "run."
-        )
-    return read
-
-
-def _import_method(path: Any, digest: Any) -> None:
-    """Import the file that the run's method is in, if it is in one."""
-    if path is None and digest is None:
-        return
-    if not (isinstance(path, str) and isinstance(digest, str)):
-        raise UserError("method_file and method_sha256 must both be texts.")
-    MethodFile(Path(path), digest).require()
-
-
-def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration without notes on versions and hardware, and the settings in it."""
-    if not isinstance(values, dict):
-        raise UserError("it holds no object.")
-    config = {name: value for name, value in values.items() if name not in NOTES}
-    if not isinstance(config.get("method"), str):
-        raise UserError("it names no method.")
-    settings = config.get("settings")
-    if not isinstance(settings, dict):
-        raise UserError("it has no settings of the method.")
-    return config, settings
-
-
-def _stream(values: Any) -> StreamKind:
-    """Return the kind of stream that a configuration names; without one it is disjoint."""
-    if values is None:
-        return Disjoint()
-    if not isinstance(values, dict) or not isinstance(values.get("kind"), str):
-        raise UserError("stream must be an object that names a kind.")
-    settings = {name: value for name, value in values.items() if name != "kind"}
-    return stream_kind(values["kind"], **settings)
-
-
-def _writer(values: dict[str, Any]) -> str:
-    """Return a clause on the version that wrote it, if it is another one."""
-    noted = values.get("versions")
-    writer = noted.get("onpro") if isinstance(noted, dict) else None
-    if writer in (None, __version__):
-        return ""
-    return f": it was written by onpro {writer} and this is {__version__}; go on with that version"
-
-
-def _difference(
-    values: Mapping[str, Any], known: set[str], optional: set[str] | None = None
-) -> list[str]:
-    """Return the names that are unknown or missing."""
-    unknown, missing = values.keys() - known, known - values.keys() - (optional or set())
-    return [f"'{n}' is unknown" for n in sorted(unknown)] + [
-        f"'{n}' is missing" for n in sorted(missing)
-    ]
-
-
-def _tuples(value: Any) -> Any:
-    """Return tuples for lists: JSON has no tuples, and settings have no lists."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+OPTIONAL = ("deterministic", "hide_boundaries", "evaluations", "validation", "encoder_sha256")
+"""Fields that `config.json` has only where they differ from their defaults, which are false."""

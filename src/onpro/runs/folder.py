@@ -9,7 +9,8 @@ from pathlib import Path
 from onpro.errors import UserError
 from onpro.files import is_leftover
 from onpro.fitted import MODEL_FILE
-from onpro.runs.config import RunConfig, read_config
+from onpro.runs.config import RunConfig
+from onpro.runs.config_file import read_config
 from onpro.training import Checkpoints
 
 CONFIG, EVENTS, RESULT, WANDB_ID = "config.json", "events.jsonl", "result.json", "wandb-id"

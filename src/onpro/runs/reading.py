@@ -19,7 +19,8 @@ from typing import Any
 
 from onpro.errors import UserError
 from onpro.files import read_plain
-from onpro.runs.config import RunConfig, parse_config
+from onpro.runs.config import RunConfig
+from onpro.runs.config_file import parse_config
 from onpro.runs.files import parse_json, read_json
 from onpro.runs.folder import CONFIG, EVENTS, RESULT, RunFolder
 from onpro.runs.schema import fault
