@@ -80,7 +80,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """Replace equations by MathML, and keep together what no line should break."""
     content = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", content)
-    content = re.sub(r"(?<=\d) (?=%)", "\u00a0", content)
+    content = re.sub(r"(?<=\d) (?=%|(?:ms|GiB)\b)", "\u00a0", content)
     content = INLINE_CODE.sub(_unbroken_options, content)
     content = METHOD_THIRD.sub('<table data-names="third">', content)
     content = re.sub(
