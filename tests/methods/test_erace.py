@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.losses import masked_cross_entropy
-from onpro.methods import settings_for
+from onpro.methods import Labelled, settings_for
 from onpro.methods.parts.known import KnownClasses, outputs_of
 from tests.methods.learners import batches, learner, stepper, watch
 
@@ -83,9 +83,7 @@ def test_rotated_copies_of_a_present_class_compete() -> None:
     stepper(method).step(batch)
     network = deepcopy(method.network)
     terms = stepper(method).step(batch)
-    samples = method.rotated(
-        method.sample_replay(0)._replace(images=method.normalise(batch.images), labels=batch.labels)
-    )
+    samples = Labelled(method.normalise(batch.images), batch.labels).rotated(4)
     expected = slow_loss(network.logits(samples.images), samples.labels, {*range(4), *range(4, 16)})
     torch.testing.assert_close(terms["new"], expected.detach())
 

@@ -7,7 +7,7 @@ plain values in its source.
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, make_dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -145,7 +145,7 @@ def _value(expression: ast.expr) -> Any:
 def _settings(name: str, classes: Mapping[str, ast.ClassDef]) -> type[Any]:
     """Return a dataclass with the fields of a class and of its base classes."""
     fields = {}
-    for cls in reversed(list(_lineage(name, classes))):
+    for cls in reversed(_lineage(name, classes)):
         for above, below in pairwise([*cls.body, ast.Pass()]):
             match above:
                 case ast.AnnAssign(ast.Name(setting), annotation=hint, value=ast.expr() as value):
@@ -156,14 +156,12 @@ def _settings(name: str, classes: Mapping[str, ast.ClassDef]) -> type[Any]:
     return make_dataclass(name, fields.values(), namespace={"__doc__": doc})
 
 
-def _lineage(name: str, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
-    """Yield a class, its base, and so on."""
-    while True:
-        cls = classes[name]
-        yield cls
-        if not cls.bases:
-            return
-        name = ast.unparse(cls.bases[0])
+def _lineage(name: str, classes: Mapping[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    """Return a class and its base classes, each before its own bases, as Python orders them."""
+    cls = classes[name]
+    bases = [base for kind in cls.bases for base in _lineage(ast.unparse(kind), classes)]
+    last_met = dict.fromkeys(reversed(bases))
+    return [cls, *reversed(last_met)]
 
 
 def _type(hint: ast.expr) -> Any:

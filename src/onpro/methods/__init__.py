@@ -26,6 +26,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     onpro,
     pass_,
     pcr,
+    relay,
     repeat,
     rot,
     scr,

@@ -44,6 +44,16 @@ class Labelled(NamedTuple):
             torch.cat([self.images, others.images]), torch.cat([self.labels, others.labels])
         )
 
+    def rotated(self, blocks: int) -> "Labelled":
+        """These images in 1, 4 or 16 rotations, block after block, each rotation a class.
+
+        Class y in rotation q has the label blocks·y + q, which does not depend on the number of
+        classes. A label below 0 stands for none and stays as it is.
+        """
+        labels = blocks * self.labels + torch.arange(blocks, device=self.labels.device)[:, None]
+        labels = torch.where(self.labels < 0, self.labels, labels).flatten()
+        return Labelled(augment.rotations(self.images, blocks), labels)
+
 
 @dataclass(frozen=True)
 class Context:

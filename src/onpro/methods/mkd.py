@@ -11,23 +11,14 @@ from onpro import augment
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.added import AddedLoss
+from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.registry import register_wrapper
-from onpro.methods.settings import Settings, require
-from onpro.nn.average import MeanNetwork, MovingAverage
-from onpro.nn.network import Network
 from onpro.recipes import SHORT_STREAMS, on
 
 
 @dataclass(frozen=True)
-class MKDSettings(Settings):
-    """Settings of the moving average and of distillation from it."""
-
-    teacher_weight: float = 5.5
-    """Weight λ of the distillation (default from the paper)."""
-
-    teacher_rate: float = 0.01
-    """Share α of the network's weights that moves into the average at each step (default from the
-    paper)."""
+class MKDSettings(TeacherSettings):
+    """Settings of the moving average, and of the loss that is added."""
 
     teacher_augmentation: str = "scr"
     """How the images that the average sees are augmented, see augmentation (default from the
@@ -39,15 +30,9 @@ class MKDSettings(Settings):
     images alone, or shown: all images compete with all classes, each as much as it is shown
     (ours)."""
 
-    predict_with: Literal["mean", "student", "teacher"] = "mean"
-    """Weights to predict with: the mean of the network's and the average's (default from the
-    paper), the network's own, or the average's."""
-
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_at_least(0, "teacher_weight")
-        require(0 < self.teacher_rate < 1, "the teacher rate must be above 0 and below 1.")
         augment.parts_of(self.teacher_augmentation)
 
 
@@ -75,7 +60,7 @@ class MKDSettings(Settings):
         (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
     },
 )
-class MKD(AddedLoss[MKDSettings]):
+class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
 
     Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place.
@@ -84,10 +69,7 @@ class MKD(AddedLoss[MKDSettings]):
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.learns_new_by_replay_only &= settings.taught_rivals == "none"
-        rate = settings.teacher_rate
-        # So small at first that its outputs are nearly uniform (official code).
-        self.momentum_teacher = MovingAverage(self.network, rate, start=rate / (1 - rate))
-        self.mean = MeanNetwork(self.network)
+        self.start_average()
         self.harder = augment.build(
             settings.teacher_augmentation, context.normalise, fused=context.fused
         )
@@ -111,34 +93,3 @@ class MKD(AddedLoss[MKDSettings]):
             "taught_ce": self.label_loss(logits, shown, len(new.labels), rivals),
             "taught_kl": self.settings.teacher_weight / 2 * distilled,
         }
-
-    def step(self) -> None:
-        """One optimizer step, which the average follows."""
-        super().step()
-        self.momentum_teacher.follow(self.network)
-
-    @property
-    def predictor(self) -> Network:
-        """The mean of network and average, or the one asked for."""
-        if self.settings.predict_with == "mean":
-            return self.mean.of(self.network, self.momentum_teacher.network)
-        return (
-            self.network
-            if self.settings.predict_with == "student"
-            else self.momentum_teacher.network
-        )
-
-    @property
-    def predicting_parts(self) -> tuple[str, ...]:
-        """The average too."""
-        return (*super().predicting_parts, "momentum_teacher")
-
-    def grow(self, classes: int) -> None:
-        """Make room for classes, also in the average."""
-        super().grow(classes)
-        self.momentum_teacher.grow(self.network)
-
-    def forget(self, label: int) -> None:
-        """Drop a class, also from the average."""
-        super().forget(label)
-        self.momentum_teacher.renew(self.network, self.network.outputs_of(label))

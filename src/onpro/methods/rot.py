@@ -7,9 +7,7 @@ not depend on the number of classes, and the classifier can grow.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
-
-from onpro.augment import check_rotation, rotations
+from onpro.augment import check_rotation
 from onpro.methods.base import Labelled, Method, Terms
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
@@ -51,14 +49,5 @@ class Rot(Wrapper[RotSettings]):
 
     def terms(self, *samples: Labelled) -> Terms:
         """The terms of the rotated images."""
-        return super().terms(*map(self.rotated, samples))
-
-    def rotated(self, samples: Labelled) -> Labelled:
-        """Images (n, 3, s, s) in all rotations, block after block, and their outputs.
-
-        A label below 0 stands for none and stays as it is.
-        """
-        blocks, labels = self.settings.rotations, samples.labels
-        outputs = blocks * labels + torch.arange(blocks, device=labels.device)[:, None]
-        outputs = torch.where(labels < 0, labels, outputs).flatten()
-        return Labelled(rotations(samples.images, blocks), outputs)
+        blocks = self.settings.rotations
+        return super().terms(*(labelled.rotated(blocks) for labelled in samples))

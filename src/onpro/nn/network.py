@@ -84,8 +84,12 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits φ(f(x)) of images as they are, (n, classes)."""
-        logits: Tensor = self.classifier(self.encoder(images))
-        return logits[:, :: self.outputs_per_class]
+        return self.outputs(images)[:, :: self.outputs_per_class]
+
+    def outputs(self, images: Tensor) -> Tensor:
+        """All logits φ(f(x)), (n, classes · outputs per class)."""
+        outputs: Tensor = self.classifier(self.encoder(images))
+        return outputs
 
     def features(self, images: Tensor) -> Tensor:
         """H = f(x) in training, (n, features), float32 or better."""

@@ -8,21 +8,17 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.losses import MASKED_LOGIT, mixup_losses
-from onpro.memory import Memory
 from onpro.methods.base import Context, Labelled, Method, S, Terms
 from onpro.methods.parts import apf
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.parts.shown import log_expected_counts
 from onpro.methods.wrapper import Wrapper
 
 Rivals = Literal["all", "task", "batch", "none", "shown"]
 """The classes that new images compete with in an added cross-entropy: all, those of the current
 task, those of the batch and those not met yet, or none: only replayed images enter it. With
 "shown", all images compete with all classes, each as much as it is shown."""
-
-NEVER_SHOWN = 1e-12
-"""Weight of a class that is neither stored nor in the batch."""
-
 
 PEER = "peer_"
 """Begins the names of a peer's terms."""
@@ -100,8 +96,8 @@ class AddedLoss(Wrapper[S]):
             logits = torch.cat([masked, logits[new:]])
         if rivals == "shown":
             replayed = len(logits) - new
-            expected = expected_counts(self.memory, shown.first[:new], replayed, logits.shape[1])
-            logits = logits + expected.clamp(min=NEVER_SHOWN).log()
+            labels = shown.first[:new]
+            logits = logits + log_expected_counts(self.memory, labels, replayed, logits.shape[1])
         return mixup_losses(logits, shown.first, shown.second, shown.weight).mean()
 
     def upright(self, logits: Tensor) -> Tensor:
@@ -122,15 +118,3 @@ class AddedLoss(Wrapper[S]):
         """Drop a class."""
         super().forget(label)
         self.met.forget(label)
-
-
-def expected_counts(memory: Memory, labels: Tensor, replayed: int, classes: int) -> Tensor:
-    """How many images (classes,) of each class a step shows on average.
-
-    Those of the batch, and of each class the share of the replayed images that it has of the
-    memory.
-    """
-    stored = torch.zeros(classes, device=labels.device)
-    stored.index_add_(0, memory.slot_labels, memory.in_use.float())
-    share = stored / stored.sum().clamp(min=1)
-    return (replayed * share).index_add(0, labels, torch.ones_like(labels, dtype=share.dtype))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from onpro.augment import ColorJitter, OnPixels, RandAugmentation, ScrAugmentation
+from onpro.augment import Augmentation, ColorJitter, OnPixels, RandAugmentation, ScrAugmentation
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.added import AddedLoss, of_each
@@ -16,7 +16,35 @@ from onpro.methods.settings import Settings
 
 
 @dataclass(frozen=True)
-class ChainSettings(Settings):
+class HarderSettings(Settings):
+    """Settings of RandAugment, which makes a view harder."""
+
+    operations: int = 3
+    """Operations of RandAugment from one view to the next (default from the official code of
+    CCL-DC)."""
+
+    magnitude: int = 15
+    """Strength of RandAugment, from 0 to 30 (default from the official code of CCL-DC, for
+    CIFAR)."""
+
+    operations_per: Literal["batch", "image"] = "batch"
+    """Whether a batch shares its operations (default from the official code of CCL-DC) or each
+    image draws its own."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_at_least(0, "operations")
+        self.require_between(0, 30, "magnitude")
+
+    @property
+    def harder(self) -> RandAugmentation:
+        """RandAugment as the settings say."""
+        return RandAugmentation(self.operations, self.magnitude, self.operations_per)
+
+
+@dataclass(frozen=True)
+class ChainSettings(HarderSettings):
     """Settings of the chain of views."""
 
     chain_ce_weight: float = 0.5
@@ -35,21 +63,10 @@ class ChainSettings(Settings):
     chain_weight: float = 1.0
     """Weight of the distillation along the chain (default from the official code)."""
 
-    operations: int = 3
-    """Operations of RandAugment from one view to the next (default from the official code)."""
-
-    magnitude: int = 15
-    """Strength of RandAugment, from 0 to 30 (default from the official code, for CIFAR)."""
-
-    operations_per: Literal["batch", "image"] = "batch"
-    """Whether a batch shares its operations (default from the official code) or each image draws
-    its own."""
-
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_at_least(0, "chain_ce_weight", "chain_weight", "operations")
-        self.require_between(0, 30, "magnitude")
+        self.require_at_least(0, "chain_ce_weight", "chain_weight")
 
 
 class ChainLoss(AddedLoss[ChainSettings]):
@@ -63,8 +80,8 @@ class ChainLoss(AddedLoss[ChainSettings]):
         super().__init__(settings, context)
         self.learns_new_by_replay_only &= settings.chain_rivals == "none"
         crop = ScrAugmentation(area=(0.6, 1.0), jitter=ColorJitter(probability=0.0), gray=0.0)
-        harder = RandAugmentation(settings.operations, settings.magnitude, settings.operations_per)
-        self.chain = [OnPixels(step, context.normalise) for step in (crop, harder, harder)]
+        steps = crop, settings.harder, settings.harder
+        self.chain = [OnPixels(step, context.normalise) for step in steps]
 
     def weighted_plain_terms(
         self, learners: Sequence[Method[Any]], new: Labelled, old: Labelled
@@ -120,8 +137,15 @@ class ChainLoss(AddedLoss[ChainSettings]):
         }
 
     def views(self, images: Tensor) -> list[Tensor]:
-        """x₀ … x₃: the images, each view augmented from the one before."""
-        views = [images]
-        for step in self.chain:
-            views.append(step(views[-1], self.random["augmentation"]))
-        return views
+        """x₀ … x₃, see `chain_of_views`."""
+        return chain_of_views(images, self.chain, self.random["augmentation"])
+
+
+def chain_of_views(
+    images: Tensor, chain: Sequence[Augmentation], generator: torch.Generator
+) -> list[Tensor]:
+    """x₀ … x_K: the images, and K views of them, each augmented from the one before."""
+    views = [images]
+    for harder in chain:
+        views.append(harder(views[-1], generator))
+    return views

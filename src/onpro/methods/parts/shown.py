@@ -1,0 +1,29 @@
+"""How many images of each class a step shows, which decides how much classes compete."""
+
+import torch
+from torch import Tensor
+
+from onpro.memory import Memory
+
+NEVER_SHOWN = 1e-12
+"""Count of a class that is neither stored nor in the batch."""
+
+
+def log_expected_counts(memory: Memory, labels: Tensor, replayed: int, classes: int) -> Tensor:
+    """What logits (classes,) are raised by to learn without a preference for classes shown often.
+
+    The logarithm of the images of each class that a step shows on average: those of the batch, and
+    of the replayed images the share that the class has of the memory. Without it, a network would
+    predict the classes that it saw last too often.
+
+    Args:
+        memory: The memory that images are replayed from.
+        labels: (n,) of the batch.
+        replayed: Number of replayed images.
+        classes: Number of classes.
+    """
+    stored = torch.zeros(classes, device=labels.device)
+    stored.index_add_(0, memory.slot_labels, memory.in_use.float())
+    share = stored / stored.sum().clamp(min=1)
+    counts = (replayed * share).index_add(0, labels, torch.ones_like(labels, dtype=share.dtype))
+    return counts.clamp(min=NEVER_SHOWN).log()

@@ -1,0 +1,172 @@
+"""Relay: labels and a slow average of the network teach it on harder and harder views.
+
+Ours. It joins parts of methods that came after OnPro: MKD's moving average teaches along CCL-DC's
+chain of views. What is learned is handed on twice, from harder views to easier ones and from the
+network to its average.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from onpro.augment import OnPixels, check_rotation, rotations
+from onpro.losses import softened_divergence
+from onpro.memory.balanced import KEY, balanced
+from onpro.memory.reservoir import reservoir_batch
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.chain import HarderSettings, chain_of_views
+from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
+from onpro.methods.parts.shown import log_expected_counts
+from onpro.methods.registry import register
+from onpro.methods.settings import ReplaySettings
+from onpro.recipes import CHAIN_DATA, IMAGENET, SHORT_STREAMS, Recipe, on
+from onpro.streams import Batch
+
+
+@dataclass(frozen=True)
+class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
+    """Settings of Relay."""
+
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    """What takes the steps: adam (default from the official code of MKD),
+    adamw or sgd."""
+
+    learning_rate: float = 5e-4
+    """Length of the optimizer's steps (default from the official code of MKD, for Adam)."""
+
+    augmentation: str = "scr"
+    """How the first view is made from an image: none, ocm, crop, scr, dvc, gsa, mose, or several
+    joined by + (default from the official code of MKD)."""
+
+    views: int = 3
+    """Number K of views of each image beside itself, each harder than the one before (default from
+    the official code of CCL-DC)."""
+
+    rotations: Literal[1, 4, 16] = 4
+    """Rotations in which each image is shown, each a class of its own (default ours)."""
+
+    rivals: Literal["shown", "all"] = "shown"
+    """Whether a class competes for labels as much as it is shown in a step, or all do alike
+    (default ours)."""
+
+    keeps: Literal["balanced", "reservoir"] = "balanced"
+    """What the memory keeps: equally many images of each class, or a random sample of the stream
+    (default ours)."""
+
+    predict_from: Literal["all", "mirrored", "image"] = "all"
+    """What of an image is seen to predict its class: all rotations of the image and its mirror
+    image, both unrotated, or the image alone (default ours)."""
+
+    def check(self) -> None:
+        """Refuse values that cannot work."""
+        super().check()
+        self.require_between(1, 8, "views")
+
+
+@register(
+    "relay",
+    RelaySettings,
+    title="Relay",
+    paper="onpro: online class-incremental learning",
+    year=2026,
+    memory="images, balanced classes",
+    inference="linear head",
+    images_per_step="1184, and 888 through the average",
+    data={
+        **CHAIN_DATA,
+        **on({name: CHAIN_DATA[name] for name in IMAGENET}, replay_batch=10),
+        # A faster average, and easier images, where there are some hundred steps (ours).
+        **on(
+            SHORT_STREAMS,
+            learning_rate=5e-3,
+            teacher_rate=0.1,
+            teacher_weight=2.0,
+            views=1,
+            rotations=1,
+        ),
+    },
+    recipes={
+        "without-rotations": Recipe("no rotations", {"rotations": 1}),
+        "without-chain": Recipe("one harder view", {"views": 1}),
+        "without-teacher": Recipe(
+            "no average teaches or predicts", {"teacher_weight": 0.0, "predict_with": "student"}
+        ),
+        "without-counts": Recipe("classes compete alike", {"rivals": "all"}),
+        "without-balance": Recipe("a random sample of the stream is kept", {"keeps": "reservoir"}),
+        "without-views": Recipe("predicts from the image alone", {"predict_from": "image"}),
+    },
+)
+class Relay(MomentumTaught[RelaySettings]):
+    """L = mean CE(S(x_s) + log n) over s ≥ 1 + λ·mean KL(T(x_{s+1}) → S(x_s)) over s ≥ 0.
+
+    x₀ are new and replayed images, x_s their views, each harder than the one before; x_{K+1} is
+    x_K. T is the moving average of the network S, and n counts how often a class is shown.
+    """
+
+    def __init__(self, settings: RelaySettings, context: Context) -> None:
+        super().__init__(settings, context)
+        check_rotation(context.image_shape, settings.rotations)
+        self.network = self.make_network(outputs_per_class=settings.rotations)
+        self.optimizer = settings.make_optimizer(self.network.parameters())
+        self.start_average()
+        self.memory = self.make_memory(**({"key": KEY} if self.is_balanced else {}))
+        harder = OnPixels(settings.harder, context.normalise)
+        self.chain = [self.augmentation, *[harder] * (settings.views - 1)]
+
+    def learn(self, batch: Batch) -> Terms:
+        """One optimizer step on the batch and a random replay batch, then the memory update."""
+        new = Labelled(self.normalise(batch.images), batch.labels)
+        old = self.sample_replay(self.settings.replay_batch)
+        terms = self.descend(lambda: self.terms(new, old))
+        policy = balanced if self.is_balanced else reservoir_batch
+        policy(self.memory, batch.images, batch.labels, self.random["memory"])
+        return terms
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether the memory keeps equally many images of each class."""
+        return self.settings.keeps == "balanced"
+
+    def course(self) -> Hashable:
+        """The same in every task."""
+        return ()
+
+    def terms(self, new: Labelled, old: Labelled) -> Terms:
+        """Cross-entropy of the harder views, and what the average makes of the next harder one."""
+        if not len(old.labels):  # nothing is stored yet
+            return {}
+        shown = new.then(old).rotated(self.settings.rotations)
+        image, *harder = chain_of_views(shown.images, self.chain, self.random["augmentation"])
+        taught = self.momentum_teacher.logits_each(*harder)
+        own = self.network.logits_each(image, *harder)
+        raised = self.raised(new, old)
+        of_labels = [cross_entropy(logits + raised, shown.labels) for logits in own[1:]]
+        pairs = zip(own, [*taught, taught[-1]], strict=True)
+        divergence = [softened_divergence(*pair) for pair in pairs]
+        return {
+            "ce": torch.stack(of_labels).mean(),
+            "taught": self.settings.teacher_weight * torch.stack(divergence).mean(),
+        }
+
+    def raised(self, new: Labelled, old: Labelled) -> Tensor:
+        """How much each output is raised while it learns labels, (outputs,)."""
+        if self.settings.rivals == "all":
+            return torch.zeros((), device=self.context.device)
+        counts = log_expected_counts(self.memory, new.labels, len(old.labels), self.network.classes)
+        return counts.repeat_interleave(self.settings.rotations)
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """The mean of the scores of an image, of its mirror image and of their rotations."""
+        network, blocks, seen = self.predictor, self.settings.rotations, self.settings.predict_from
+        faces = [images] if seen == "image" else [images, images.flip(-1)]
+        turns = blocks if seen == "all" else 1
+        scores = [
+            network.outputs(turned.contiguous(memory_format=self.context.layout))[:, turn::blocks]
+            for face in faces
+            for turn, turned in enumerate(rotations(face, turns).chunk(turns))
+        ]
+        return torch.stack(scores).mean(dim=0)

@@ -1,0 +1,142 @@
+"""Relay: its loss, what the memory keeps, and what predictions see."""
+
+from collections import Counter
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, log_softmax, softmax
+
+from onpro.augment import rotations
+from onpro.methods import recipes, settings_for
+from tests.methods.learners import batches, learner, refused, stepper
+
+BARE: dict[str, Any] = {
+    "views": 1,
+    "rotations": 1,
+    "rivals": "all",
+    "keeps": "reservoir",
+    "predict_from": "image",
+}
+"""What is left without the parts that are added to MKD."""
+
+
+def divergence(logits: Tensor, taught: Tensor) -> Tensor:
+    """16·KL at temperature 4, image by image."""
+    rows = []
+    for own, other in zip(logits, taught, strict=True):
+        p, log_q = softmax(other / 4, dim=0), log_softmax(own / 4, dim=0)
+        rows.append(16 * (p * (p.log() - log_q)).sum())
+    return torch.stack(rows).mean()
+
+
+def doubled(learned: Any) -> Any:
+    """The method in float64, its average included."""
+    learned.momentum_teacher.network.double()
+    learned.mean.network.double()
+    return learned
+
+
+def halved(images: Tensor, generator: torch.Generator) -> Tensor:
+    """A view that needs no chance."""
+    return images / 2
+
+
+def test_the_loss_is_the_mean_over_all_views() -> None:
+    learned = doubled(learner("relay", float64=True, replay_batch=200, teacher_weight=3.0))
+    learned.chain = [halved] * 3
+    first, second = batches(2)
+    train = stepper(learned)
+    assert train.step(first) == {}  # the first batch is only stored
+    student, teacher = deepcopy(learned.network), deepcopy(learned.momentum_teacher.network)
+    terms = train.step(second)
+    images = learned.normalise(torch.cat([second.images, first.images]))
+    labels = torch.cat([second.labels, first.labels])
+    outputs = torch.cat([4 * labels + turn for turn in range(4)])
+    shown = [rotations(images, 4) / 2**view for view in range(4)]
+    own = [student.logits(view) for view in shown]
+    counts = Counter(labels.tolist())
+    raised = torch.tensor([counts.get(c, 0) for c in range(4) for _ in range(4)]).double()
+    raised = raised.clamp(min=1e-12).log()
+    expected = sum(cross_entropy(own[view] + raised, outputs) for view in (1, 2, 3)) / 3
+    torch.testing.assert_close(terms["ce"], expected, rtol=1e-6, atol=0)  # counts are float32
+    harder = [shown[1], shown[2], shown[3], shown[3]]
+    taught = [divergence(own[view], teacher.logits(harder[view])) for view in range(4)]
+    torch.testing.assert_close(terms["taught"], 3.0 * sum(taught) / 4, rtol=1e-9, atol=0)
+
+
+def test_without_its_parts_it_is_er_with_mkd() -> None:
+    learned = [doubled(learner("relay", float64=True, **BARE))]
+    learned.append(doubled(learner("er-mkd", float64=True, optimizer="adam", learning_rate=5e-4)))
+    for one in learned:
+        one.augmentation = one.harder = halved
+        one.chain = [halved]
+        for batch in batches(12):
+            stepper(one).step(batch)
+    pairs = zip(learned[0].predictor.parameters(), learned[1].predictor.parameters(), strict=True)
+    assert all(torch.allclose(*pair, rtol=1e-9, atol=1e-12) for pair in pairs)
+
+
+@pytest.mark.parametrize("keeps", ["balanced", "reservoir"])
+def test_the_memory_keeps_what_is_asked_for(keeps: str) -> None:
+    learned = learner("relay", keeps=keeps, memory=20, views=1, rotations=1)
+    for batch in batches(20):
+        stepper(learned).step(batch)
+    counts = Counter(learned.memory.labels.tolist())
+    assert (sorted(counts.values()) == [5, 5, 5, 5]) == (keeps == "balanced")
+
+
+@pytest.mark.parametrize("seen", ["all", "mirrored", "image"])
+def test_predictions_see_what_is_asked_for(seen: str) -> None:
+    learned = doubled(learner("relay", float64=True, predict_from=seen))
+    learned.chain = [halved] * 3
+    for batch in batches(4):
+        stepper(learned).step(batch)
+    images = batches(1)[0].images
+    faces = [images, images.flip(-1)] if seen != "image" else [images]
+    turns = {0: 0, 1: 2, 2: 1, 3: 3} if seen == "all" else {0: 0}
+    expected = []
+    with learned.predictor.evaluating():
+        network = learned.predictor
+        for face in faces:
+            for output, quarter_turns in turns.items():
+                turned = learned.normalise(face.rot90(quarter_turns, (-2, -1)))
+                logits = network.classifier(network.encoder(turned))
+                expected.append(logits[:, output::4])
+    mean = torch.stack(expected).mean(dim=0)
+    torch.testing.assert_close(learned.scores(images), mean, rtol=1e-9, atol=1e-12)
+
+
+def test_each_part_can_be_left_out_by_name() -> None:
+    usual = vars(settings_for("relay", "cifar10"))
+    named = {name for name in recipes("relay") if name.startswith("without-")}
+    changed = {}
+    for name in named:
+        values = vars(settings_for("relay", "cifar10", name))
+        changed[name] = {key for key in usual if values[key] != usual[key]}
+    assert changed == {
+        "without-rotations": {"rotations"},
+        "without-chain": {"views"},
+        "without-teacher": {"teacher_weight", "predict_with"},
+        "without-counts": {"rivals"},
+        "without-balance": {"keeps"},
+        "without-views": {"predict_from"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "changes"),
+    [
+        ("views", {"views": 0}),
+        ("views", {"views": 9}),
+        ("rotations", {"rotations": 3}),
+        ("magnitude", {"magnitude": 31}),
+        ("teacher rate", {"teacher_rate": 1.0}),
+        ("teacher weight", {"teacher_weight": -1.0}),
+        ("rivals", {"rivals": "none"}),
+    ],
+)
+def test_bad_settings_are_refused(word: str, changes: dict[str, Any]) -> None:
+    refused("relay", word, **changes)
