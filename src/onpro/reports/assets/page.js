@@ -152,7 +152,7 @@ function drawConfusion(place) {
 /** A heat map of classes over evaluations for each experiment that has noted them. */
 function drawCourses(place, kind, { about, scale, tell }) {
   for (const e of drawnExperiments().filter((e) => e[kind])) {
-    const { labels: index, columns, rows, group } = e[kind];
+    const { labels: index, columns, at: unit, rows, group } = e[kind];
     const labels = data.labels[index];
     const folded = group > 1 ? `, mean of ${group} neighbouring classes a cell` : "";
     heatmap(place, {
@@ -164,8 +164,8 @@ function drawCourses(place, kind, { about, scale, tell }) {
       columns,
       rows,
       scale: scale(rows),
-      axes: ["class", columns.length === e.curve[0].length ? "after task" : "images seen"],
-      tellCell: (name, at, value) => [tell(value), `${name}, ${columns.length === e.curve[0].length ? `after task ${at}` : `after ${at} images`}`],
+      axes: ["class", unit],
+      tellCell: (name, at, value) => [tell(value), `${name}, ${unit === "images seen" ? `after ${at} images` : `${unit} ${at}`}`],
     });
   }
 }
