@@ -76,7 +76,7 @@ def heat_maps(
     height = rows * (panel + 0.02 * options.font * max(title.count("\n") + 1 for title in titles))
     height += below * (1 + (len(maps) % columns > 0) if same else rows) + 0.09 * options.font
     width = columns * (panel + own) + (beside if same else 0)
-    figure = blank(options, height, max(width, 0.6 * options.inches))
+    figure = blank(options, height, max(width, 0.6 * options.inches), "compressed")
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes in panels.flat[len(maps) :]:
         axes.set_visible(False)

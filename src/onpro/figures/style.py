@@ -61,11 +61,16 @@ class Options:
         return 7.0 if self.width == "column" else 9.0
 
 
-def blank(options: Options, height: float, width: float | None = None) -> "Figure":
-    """Return an empty figure of the chosen width, or a narrower one."""
+def blank(
+    options: Options,
+    height: float,
+    width: float | None = None,
+    layout: Literal["constrained", "compressed"] = "constrained",
+) -> "Figure":
+    """Return an empty figure of the chosen width, or a narrower one; compressed for square axes."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width or options.inches, height), layout="constrained")
+    return Figure(figsize=(width or options.inches, height), layout=layout)
 
 
 def plain(
