@@ -125,20 +125,19 @@ def main(arguments: Sequence[str]) -> int:
 def _pictures(experiments: "Sequence[Experiment]") -> "list[Picture]":
     """Return figures of the networks kept, of the most accurate experiments of some places."""
     from onpro.figures import rendered
-    from onpro.figures.models import has_model
-    from onpro.methods import method
+    from onpro.figures.models import lacks_model, lacks_scores
     from onpro.reports import Picture
 
     places: dict[tuple[str, int], list[Experiment]] = {}
     for one in experiments:
-        if has_model(one):
+        if not lacks_model(one):
             places.setdefault((one.data, one.memory), []).append(one)
     pictures = []
     for (data, memory), members in list(places.items())[:MOST_PLACES]:
         for figure, about in PICTURED.items():
             try:
-                if figure == "attention":  # of class scores
-                    members = [m for m in members if not method(m.method).predicts_from_memory]
+                if figure == "attention":
+                    members = [one for one in members if not lacks_scores(one)]
                 if not members:
                     continue
                 png = rendered(figure, members[:MOST_PICTURED], "png", dpi=130)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
 from onpro.figures.arrivals import stream
-from onpro.figures.contents import memory
 from onpro.figures.costs import compute, time
 from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.gradcam import attention
-from onpro.figures.matrices import confusion, matrix
+from onpro.figures.matrices import confusion, matrix, memory
 from onpro.figures.projections import features
 from onpro.figures.published import paper
 from onpro.figures.settings import replay, sweep
