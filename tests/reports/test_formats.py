@@ -65,6 +65,12 @@ def test_latex_uses_booktabs_and_escapes() -> None:
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
 
 
+def test_latex_has_minus_signs_in_numbers_and_intervals_only() -> None:
+    columns = [Column("name", "name"), Column("bounds", "interval"), Column("value", "value")]
+    records: list[Record] = [{"name": "er-kd", "bounds": "-2.0 to +1.5", "value": -3}]
+    assert r"er-kd & $-$2.0 to +1.5 & $-$3 \\" in render(records, columns, "latex")
+
+
 def test_latex_has_rules_between_blocks_only() -> None:
     lines = render(RECORDS, COLUMNS, "latex").splitlines()
     first_words = [line.split(" ")[0] for line in lines]

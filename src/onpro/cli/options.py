@@ -115,7 +115,7 @@ class ExecutionOptions:
         from onpro.training import require_interval
 
         require_interval(self.checkpoint_every)
-        require_threads(self.threads)
+        require_threads(self.threads, here=self.on == "local")
         self.number_of_workers()
         self.sbatch()
         if self.at_once is not None and not 1 <= self.at_once <= MOST_AT_ONCE:

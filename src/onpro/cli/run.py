@@ -20,6 +20,7 @@ from onpro.cli.stream_options import (
     command_with,
     stream_of,
 )
+from onpro.data.registry import find as find_data
 from onpro.errors import UserError
 from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
@@ -211,6 +212,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
     _check_wrapped_options(name, known.settings, arguments)
     check_stream_options(kind, command, arguments)
     first = parse(command, arguments, **say).run
+    find_data(first.data)
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
         for wrapper, added in wrapper_outlines().items():
