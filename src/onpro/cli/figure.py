@@ -64,10 +64,10 @@ class FigureOptions:
     """Of a stream without a run: the data set."""
 
     data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+    """Folder of data sets, also for downloads. (default: $ONPRO_DATA, else the user's cache)"""
 
     tasks: int | None = None
-    """Of a stream without a run: the number of tasks; else the data set's own."""
+    """Of a stream without a run: the number of tasks. (default: that of the data set)"""
 
     class_order: Literal["natural", "random"] = "natural"
     """Of a stream without a run: the order in which classes arrive."""

@@ -30,7 +30,7 @@ class Command:
     """Image files, or folders of them."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes a GPU where there is one."""
+    """Where to compute; auto is a GPU if there is one."""
 
     json: bool = False
     """Print a JSON list of objects with file, class and probability."""
