@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from onpro.methods.base import Method, Terms
 from onpro.methods.registry import AnyMethod
 from onpro.streams import Batch, ClassIncremental
 from onpro.training import engine
-from onpro.training.engine import GraphEngine, Step
+from onpro.training.engine import CapturedStep, GraphEngine, Step
 from onpro.training.stepper import Stepper, equal
 
 
@@ -249,3 +250,22 @@ def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batch
     found, replayed = learned("graph")
     assert replayed > 3
     np.testing.assert_array_equal(found, expected)
+
+
+def test_values_may_move_from_one_tensor_of_the_state_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: Any = learner("er")
+    found.latest, found.before = torch.tensor(1.0), torch.tensor(0.0)
+    places = [found.latest, found.before]
+
+    def step(batch: Batch) -> Terms:
+        found.latest, found.before = found.latest + 1, found.latest
+        return {}
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Mock())
+    monkeypatch.setattr(engine, "capture", lambda *_: nullcontext())
+    batch = next(iter(ClassIncremental(tiny(), 3)))
+    CapturedStep(found, step, batch, Mock())
+    assert (found.latest, found.before) == (2, 1)
+    assert [found.latest is places[0], found.before is places[1]] == [True, True]

@@ -290,7 +290,7 @@ class CapturedStep:
                 self.names = list(terms)
                 values = [term.detach().float() for term in terms.values()]
                 self.values = torch.stack(values) if values else None
-                _write_back(self._state)
+                _put(place for place in self._state if place.is_replaced)
         except RuntimeError as error:
             for place in self._state:
                 place.put_back()
@@ -309,11 +309,10 @@ class CapturedStep:
             if _addresses(self.method) != self._addresses:
                 return False
             self._task = self.method.progress.task
-        replaced = [place for place in self._state if place.current is not place.tensor]
+        replaced = [place for place in self._state if place.is_replaced]
         if not all(place.fits for place in replaced):
             return False
-        for place, value in [(place, place.current.clone()) for place in replaced]:
-            place.put(value)
+        _put(replaced)
         return True
 
     def replay(self, batch: Batch) -> Terms:
@@ -421,15 +420,15 @@ class _Place(NamedTuple):
         return tensor
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether another tensor has taken the place."""
+        return self.current is not self.tensor
+
+    @property
     def fits(self) -> bool:
         """Whether the current tensor can be copied into the original one."""
         old, new = self.tensor, self.current
         return (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device)
-
-    def put(self, value: Tensor) -> None:
-        """Copy a value into the original tensor, and put that back in its place."""
-        self.tensor.copy_(value)
-        self.put_back()
 
     def put_back(self) -> None:
         """Put the original tensor back in its place."""
@@ -472,11 +471,12 @@ def _addresses(part: object) -> list[int]:
     return found
 
 
-def _write_back(state: list[_Place]) -> None:
-    """Copy tensors that a step has replaced into the original ones.
+def _put(replaced: Iterable[_Place]) -> None:
+    """Copy the current tensors into the original ones, and put these back in their places.
 
-    A graph reads and writes the same memory each time it is replayed.
+    A graph reads and writes the same memory each time it is replayed. All values are copied before
+    the first is written: a tensor may have moved from one place to another.
     """
-    for place in state:
-        if place.current is not place.tensor:
-            place.put(place.current)
+    for place, value in [(place, place.current.clone()) for place in replaced]:
+        place.tensor.copy_(value)
+        place.put_back()
