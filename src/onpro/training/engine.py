@@ -212,9 +212,12 @@ class GraphEngine:
             LOG.info("%s: training is slower.", error)
             self._captures = False
             self._release()
+            torch.clear_autocast_cache()  # it holds weights that were cast, but not computed
             for learner, state in zip(self.method.learners, random, strict=True):
                 learner.random.load_state_dict(state)
                 learner.optimizer.zero_grad(set_to_none=True)
+                # No gradient has been unscaled; the scale itself stays.
+                learner.scaler.update(float(learner.loss_scale))
             return None
         finally:  # nothing has been computed yet
             for memory, counters in zip(self._memories, before, strict=True):
