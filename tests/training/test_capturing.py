@@ -23,8 +23,9 @@ from onpro.methods.registry import AnyMethod
 from onpro.nn import Precision
 from onpro.nn.counter import counting_images
 from onpro.streams import Batch, ClassIncremental
-from onpro.training import engine
-from onpro.training.engine import CapturedStep, GraphEngine, Step
+from onpro.training import engine, graphs
+from onpro.training.engine import GraphEngine
+from onpro.training.graphs import CapturedStep, Step
 from onpro.training.stepper import Stepper, equal
 
 
@@ -280,7 +281,7 @@ def test_values_may_move_from_one_tensor_of_the_state_to_another(
         return {}
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Mock())
-    monkeypatch.setattr(engine, "capture", lambda *_: nullcontext())
+    monkeypatch.setattr(graphs, "capture", lambda *_: nullcontext())
     batch = next(iter(ClassIncremental(tiny(), 3)))
     CapturedStep(found, step, batch, Mock())
     assert (found.latest, found.before) == (2, 1)
