@@ -13,7 +13,8 @@ import torch
 from onpro import OnlineClassifier
 from onpro.methods import method, methods
 from onpro.training.device import deterministic_mode
-from onpro.training.engine import CapturedStep, Engine
+from onpro.training.engine import Engine
+from onpro.training.graphs import CapturedStep
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onpro.data import workers
+from onpro.data import worker, workers
 from onpro.data.decode import Encoded, Pixels
 from onpro.data.workers import decode_all, decoded
 from onpro.errors import UserError
@@ -242,7 +242,7 @@ def test_a_process_that_waits_leaves_no_cpu_to_itself(
 def test_large_images_are_decoded_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "LARGE", 12)
+    monkeypatch.setattr(worker, "LARGE", 12)
     files = []
     for width in (4, 5):
         files.append(Encoded(str(tmp_path / f"{width}.png"), ""))
@@ -251,9 +251,9 @@ def test_large_images_are_decoded_one_at_a_time(
     with TemporaryFile() as turn:
         locked: list[int] = []
         monkeypatch.setattr(fcntl, "lockf", lambda _, kind: locked.append(kind))
-        assert workers._carry_out(workers._Task(0, 0, files[:1]), pixels, turn.fileno()) == ""
+        assert worker._carry_out(worker.Task(0, 0, files[:1]), pixels, turn.fileno()) == ""
         assert not locked
-        assert workers._carry_out(workers._Task(0, 0, files), pixels, turn.fileno()) == ""
+        assert worker._carry_out(worker.Task(0, 0, files), pixels, turn.fileno()) == ""
         assert locked == [fcntl.LOCK_EX, fcntl.LOCK_UN]
 
 

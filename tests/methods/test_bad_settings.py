@@ -146,6 +146,19 @@ def test_where_classes_outgrow_the_memory_cope_says_so(caplog: pytest.LogCapture
     assert caplog.text.count("3 images are too few for 4 classes") == 1
 
 
+def test_forgotten_classes_take_no_share_of_the_memory_of_cope(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    method = learner("cope", num_classes=None, memory=3)
+    with caplog.at_level(logging.WARNING):
+        for k, batch in enumerate(batches(4)):
+            one = replace(batch, labels=torch.full_like(batch.labels, k), classes=(k,))
+            stepper(method).step(one)
+            stepper(method).forget(k - 1)
+    assert method.memory.labels.unique().tolist() == [3]
+    assert not caplog.text
+
+
 def test_a_number_of_another_kind_is_still_a_number() -> None:
     assert fits(1, float)
     assert not fits(True, float)

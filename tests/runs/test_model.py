@@ -124,6 +124,14 @@ def test_with_the_memory_learning_goes_on_exactly(tmp_path: Path) -> None:
         assert same(getattr(ours, part).state_dict(), getattr(its, part).state_dict()), part
 
 
+def test_classes_may_arrive_in_another_order_than_they_are_numbered(tmp_path: Path) -> None:
+    config = replace(KEPT, batch_size=1, hide_boundaries=True)
+    trainer, classifier = trained(tmp_path / "run", config)
+    before = trainer.method.progress.seen_before_task
+    assert before != set(range(len(before))), "the last class to arrive has not the last number"
+    assert classifier.predict(images_of(trainer)).tolist() == predicted(trainer)
+
+
 def test_images_of_any_size_are_resized_to_those_of_the_run(tmp_path: Path) -> None:
     _, classifier = trained(tmp_path / "run", KEPT)
     assert len(classifier.predict(np.zeros((2, 40, 30, 3), dtype=np.uint8))) == 2

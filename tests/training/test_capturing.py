@@ -1,9 +1,11 @@
 """When steps are captured and replayed, with stand-ins for CUDA graphs that a CPU can run."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,9 +20,12 @@ from onpro.losses import contrastive
 from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.base import Method, Terms
 from onpro.methods.registry import AnyMethod
+from onpro.nn import Precision
+from onpro.nn.counter import counting_images
 from onpro.streams import Batch, ClassIncremental
-from onpro.training import engine
-from onpro.training.engine import GraphEngine, Step
+from onpro.training import engine, graphs
+from onpro.training.engine import GraphEngine
+from onpro.training.graphs import CapturedStep, Step
 from onpro.training.stepper import Stepper, equal
 
 
@@ -117,10 +122,15 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contrastive, "row_loss", whole_matrix)
 
 
-def learner(name: str, memory: int = 50, classes: int = 6, **changed: Any) -> AnyMethod:
+def learner(
+    name: str, memory: int = 50, classes: int = 6, precision: Precision = "fp32", **changed: Any
+) -> AnyMethod:
     """A method with a memory that samples as on a GPU."""
     data = tiny()
-    context = Context(data.image_shape, Normalise(data.mean, data.std), classes, memory=memory)
+    normalise = Normalise(data.mean, data.std)
+    context = Context(
+        data.image_shape, normalise, num_classes=classes, memory=memory, precision=precision
+    )
     settings: Any = settings_for(name, "tiny")
     if hasattr(settings, "replay_batch"):
         settings = replace(settings, replay_batch=8)
@@ -185,7 +195,7 @@ def test_streams_of_many_tasks_need_few_captures(name: str, tasks: int, captures
     those that follow.
     """
     data = tiny(classes=tasks, train_per_class=20, test_per_class=1)
-    changed = {} if name == "er" else {"rotations": 1, "replay_per_class": 8}
+    changed: dict[str, Any] = {} if name == "er" else {"rotations": 1, "replay_per_class": 8}
     stepper = capturing(learner(name, classes=tasks, **changed))
     eager = 0
     for batch in ClassIncremental(data, tasks):
@@ -196,22 +206,30 @@ def test_streams_of_many_tasks_need_few_captures(name: str, tasks: int, captures
     assert eager <= 8
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_step_that_cannot_be_captured_is_computed_eagerly_where_that_is_allowed(
-    monkeypatch: pytest.MonkeyPatch,
+    precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Refusing(StandIn):
+        """Nothing is computed in a capture; weights of 0 stand for what is not."""
+
         def __init__(self, method: AnyMethod, step: Step, batch: Batch, pool: object) -> None:
             torch.rand(3, generator=method.random["memory"])
             method.memory.counters = (7, 7)
+            network = copy.deepcopy(method.network.state_dict())
+            method.network.load_state_dict({k: 0 * value for k, value in network.items()})
+            method.optimizer.zero_grad()
+            with counting_images():
+                logits = method.network.logits(method.normalise(batch.images))
+            method.backward({"ce": logits.sum()})
+            method.scaler.unscale_(method.optimizer)
+            method.network.load_state_dict(network)
             raise UserError("it cannot be captured")
 
     monkeypatch.setattr(engine, "CapturedStep", Refusing)
     batches = list(ClassIncremental(tiny(), 3))[:6]
-    plain, lenient, strict = (
-        Stepper(learner("er")),
-        capturing(learner("er")),
-        capturing(learner("er")),
-    )
+    plain = Stepper(learner("er", precision=precision))
+    lenient, strict = (capturing(learner("er", precision=precision)) for _ in range(2))
     lenient._learn = GraphEngine(lenient.method, lenient.method.learn, lenient=True)
     for batch in batches:
         plain.step(batch)
@@ -249,3 +267,22 @@ def test_a_classifier_replays_steps_between_new_classes_forgetting_and_odd_batch
     found, replayed = learned("graph")
     assert replayed > 3
     np.testing.assert_array_equal(found, expected)
+
+
+def test_values_may_move_from_one_tensor_of_the_state_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: Any = learner("er")
+    found.latest, found.before = torch.tensor(1.0), torch.tensor(0.0)
+    places = [found.latest, found.before]
+
+    def step(batch: Batch) -> Terms:
+        found.latest, found.before = found.latest + 1, found.latest
+        return {}
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Mock())
+    monkeypatch.setattr(graphs, "capture", lambda *_: nullcontext())
+    batch = next(iter(ClassIncremental(tiny(), 3)))
+    CapturedStep(found, step, batch, Mock())
+    assert (found.latest, found.before) == (2, 1)
+    assert [found.latest is places[0], found.before is places[1]] == [True, True]

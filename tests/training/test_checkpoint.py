@@ -340,6 +340,15 @@ def test_weights_that_are_infinite_end_the_run_and_are_never_saved(
     assert newest.name == ("step-3.onpro" if every else "step-2.onpro")
 
 
+def test_infinite_weights_of_a_peer_end_the_run_too() -> None:
+    trainer = trainer_of("er-ccldc")
+    with torch.no_grad():
+        trainer.method.learners[1].network.classifier.weight[0] = torch.inf
+    trainer.stepper.step(next(iter(trainer.stream)))
+    with pytest.raises(UserError, match="weights of the"):
+        trainer._evaluate()
+
+
 def test_a_bad_loss_is_looked_for_only_at_logged_steps_and_before_saving() -> None:
     trainer = trainer_of(cls=Diverging)
     trainer.stream = ClassIncremental(DATA, 1)  # the fourth step is neither first nor last

@@ -17,7 +17,8 @@ from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import Trainer, pick_engine
 from onpro.training.device import deterministic_mode
-from onpro.training.engine import Engine, GraphEngine, capture, capture_error, capture_stream
+from onpro.training.engine import Engine, GraphEngine
+from onpro.training.graphs import capture, capture_error, capture_stream
 from onpro.training.stepper import Stepper
 from tests.methods.learners import WRAPPED
 

@@ -12,7 +12,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.training import Engine
-from onpro.training.engine import capture
+from onpro.training.graphs import capture
 
 BACKWARD = 2
 """A backward pass computes as much as two forward passes."""

@@ -4,41 +4,33 @@ Threads do not scale to many cores, because they wait for each other's memory al
 workers import neither torch nor the main script, so that each starts in a fraction of a second and
 takes about 46 MB; those of torch's `DataLoader` do one or the other, or are forked from a process
 that uses a GPU. They work for all splits of a process, share a batch between them, and live as
-long as batches are being read.
-
-A worker ends when its socket closes, which happens whatever ends the process it works for.
+long as batches are being read. See `onpro.data.worker` for their program.
 """
 
 import atexit
-import mmap
 import os
-import signal
 import socket
 import sys
-import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from multiprocessing.connection import Connection, wait
-from queue import SimpleQueue
 from subprocess import DEVNULL, Popen
 from tempfile import TemporaryFile
-from threading import RLock, Thread
-from typing import IO, NamedTuple
+from threading import RLock
+from typing import IO
 
 import numpy as np
 
-from onpro.data.decode import MOST_PIXELS_AT_ONCE, Encoded, Images, Pixels, decode_image
+from onpro.data.decode import Encoded, Images, Pixels, decode_image
 from onpro.data.progress import showing
+from onpro.data.worker import MOST_WORKERS, Frames, Task
 from onpro.errors import UserError
 
 AHEAD = 256
 """Images decoded ahead of those that are needed next."""
-
-MOST_WORKERS = 16
-"""Largest number of workers; as many decode about 3,000 images of ImageNet per second."""
 
 WORTH_A_WORKER = 128
 """Number of images for which another worker is started; starting it takes as long as decoding
@@ -50,14 +42,11 @@ CHUNK = 64
 PIECE = 5
 """Largest number of images that a worker is asked for at a time."""
 
-MAIN = f"from {__name__} import main; main()"
+MAIN = "from onpro.data.worker import main; main()"
 """Program of a worker."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Keeps NumPy from starting threads in a worker."""
-
-LARGE = MOST_PIXELS_AT_ONCE // MOST_WORKERS
-"""Workers decode images with more pixels one at a time."""
 
 
 def decode_all(images: Images, indices: Sequence[int], title: str) -> Pixels:
@@ -138,30 +127,6 @@ def _decoded_here(images: Images, batch: Sequence[int]) -> Pixels:
     return pixels
 
 
-class _Frames:
-    """Decoded images in memory that processes share.
-
-    Args:
-        number: identifies the memory.
-        file: file descriptor of the memory, which is mapped.
-        shape: number of images, and their side in pixels.
-    """
-
-    def __init__(self, number: int, file: int, shape: tuple[int, int]) -> None:
-        self.number, self.file, self.shape = number, file, shape
-        images, size = shape
-        memory = mmap.mmap(file, images * 3 * size**2)
-        self.pixels: Pixels = np.frombuffer(memory, np.uint8).reshape(images, 3, size, size)
-
-
-class _Task(NamedTuple):
-    """What a worker is asked for: to decode images to consecutive frames."""
-
-    frames: int
-    start: int
-    encoded: list[Encoded]
-
-
 @dataclass
 class _Piece:
     """A task that a worker has been given."""
@@ -207,7 +172,7 @@ class _Workers:
             if not self.users:
                 self.close()
 
-    def submit(self, frames: _Frames, start: int, encoded: Sequence[Encoded]) -> list[_Piece]:
+    def submit(self, frames: Frames, start: int, encoded: Sequence[Encoded]) -> list[_Piece]:
         """Let the least busy workers decode images to consecutive frames."""
         with self.lock:
             busy = {worker.pipe: worker for worker in self._workers if worker.pieces}
@@ -216,7 +181,7 @@ class _Workers:
             pieces = -(-len(encoded) // PIECE)
             bounds = [len(encoded) * k // pieces for k in range(pieces + 1) if pieces]
             return [
-                self._send(_Task(frames.number, start + a, list(encoded[a:b])), frames)
+                self._send(Task(frames.number, start + a, list(encoded[a:b])), frames)
                 for a, b in pairwise(bounds)
             ]
 
@@ -229,7 +194,7 @@ class _Workers:
                 if piece.error:
                     raise UserError(piece.error)
 
-    def forget(self, frames: _Frames) -> None:
+    def forget(self, frames: Frames) -> None:
         """Let the workers unmap memory."""
         with self.lock:
             for worker in self._workers:
@@ -252,7 +217,7 @@ class _Workers:
         self._workers.clear()
         self._turn.close()
 
-    def _send(self, task: _Task, frames: _Frames) -> _Piece:
+    def _send(self, task: Task, frames: Frames) -> _Piece:
         if not self._workers:
             raise UserError(self._reason)
         worker = min(self._workers, key=lambda worker: sum(p.images for p in worker.pieces))
@@ -319,12 +284,12 @@ def _workers(number: int) -> Iterator[_Workers]:
 
 
 @contextmanager
-def _frames(pool: _Workers, shape: tuple[int, int]) -> Iterator[_Frames]:
+def _frames(pool: _Workers, shape: tuple[int, int]) -> Iterator[Frames]:
     """Give memory that is shared with the workers."""
     images, size = shape
     with _anonymous_file() as file:
         file.truncate(images * 3 * size**2)
-        frames = _Frames(next(_numbers), file.fileno(), shape)
+        frames = Frames(next(_numbers), file.fileno(), shape)
         try:
             yield frames
         finally:
@@ -357,73 +322,3 @@ def _start(turn: int) -> _Worker:
                 "processes, and resume the run."
             ) from error
     return _Worker(process, Connection(ours.detach()))
-
-
-def main() -> None:
-    """Decode images as a worker.
-
-    The first argument is the file descriptor of a socket. It brings tasks and memory to map or
-    unmap; an error, or "", is sent back for each task. The second is a file that is locked while a
-    large image is decoded.
-    """
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the main process ends its workers itself
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    warnings.simplefilter("ignore")
-    pipe, turn = Connection(int(sys.argv[1])), int(sys.argv[2])
-    received: SimpleQueue[_Task | _Frames | int] = SimpleQueue()
-    Thread(target=_receive, args=(pipe, received), daemon=True).start()
-    mapped: dict[int, Pixels] = {}
-    while True:
-        task = received.get()
-        if isinstance(task, _Frames):
-            mapped[task.number] = task.pixels
-        elif isinstance(task, int):
-            del mapped[task]
-        else:
-            error = _carry_out(task, mapped[task.frames], turn)
-            try:
-                pipe.send(error)
-            except OSError:  # the main process has ended
-                return
-
-
-def _receive(pipe: Connection, received: "SimpleQueue[_Task | _Frames | int]") -> None:
-    """Take what comes through the pipe, so that the sender does not wait; end with the sender."""
-    with suppress(EOFError, OSError):
-        while True:
-            message = pipe.recv()
-            if type(message) is tuple:
-                number, shape = message
-                with socket.socket(fileno=os.dup(pipe.fileno())) as raw:
-                    _, (file,), *_ = socket.recv_fds(raw, 1, 1)
-                message = _Frames(number, file, shape)
-                os.close(file)
-            received.put(message)
-    os._exit(1)
-
-
-def _carry_out(task: _Task, pixels: Pixels, turn: int) -> str:
-    """Decode the images of a task and return what is wrong with one of them."""
-
-    def quota(amount: int) -> AbstractContextManager[None]:
-        return _locked(turn) if amount > LARGE else nullcontext()
-
-    try:
-        for row, encoded in enumerate(task.encoded, task.start):
-            pixels[row] = decode_image(encoded, pixels.shape[-1], quota)
-    except UserError as error:
-        return str(error)
-    except MemoryError:
-        return "there is not enough memory to decode images; free some, and resume the run."
-    return ""
-
-
-@contextmanager
-def _locked(file: int) -> Iterator[None]:
-    import fcntl
-
-    fcntl.lockf(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.lockf(file, fcntl.LOCK_UN)

@@ -1,5 +1,6 @@
 """CoPE's class-balanced memory."""
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from torch import Tensor
 from onpro.errors import UserError
 from onpro.memory.memory import Replay
 from onpro.memory.reservoir import last_wins
+
+LOG = logging.getLogger(__name__)
 
 
 class PerClassMemory:
@@ -104,7 +107,15 @@ class PerClassMemory:
         """
         appearing = [label for label in classes if label not in self.classes]
         if appearing:
-            quota = self.capacity // (len(self.classes) + len(appearing))
+            before, after = len(self.classes), len(self.classes) + len(appearing)
+            if before <= self.capacity < after:
+                LOG.warning(
+                    "all classes have equal shares of the memory: %d images are too few for %d "
+                    "classes, and none is kept.",
+                    self.capacity,
+                    after,
+                )
+            quota = self.capacity // after
             turn = self._turns(generator, unless_at_most=quota)
             self._lay_out(range(len(self.classes)), turn, appearing)
         self._arrived = min(self._arrived + len(labels), self.capacity)

@@ -4,7 +4,6 @@ De Lange and Tuytelaars, "Continual Prototype Evolution: Learning Online from No
 Streams", ICCV 2021.
 """
 
-import logging
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -146,17 +145,6 @@ class CoPE(Method[CoPESettings]):
         means, counts = losses.class_means(embeddings, labels, network.classes)
         moved = momentum * network.prototypes + (1 - momentum) * means
         network.prototypes = torch.where(counts[:, None] > 0, moved, network.prototypes)
-
-    def grow(self, classes: int) -> None:
-        """Make room for further prototypes; warn where the memory has none for their images."""
-        if self.network.classes <= self.memory.capacity < classes:
-            logging.getLogger(__name__).warning(
-                "cope gives all classes equal shares of the memory: %d images are too few for %d "
-                "classes, and none is kept from now on.",
-                self.memory.capacity,
-                classes,
-            )
-        super().grow(classes)
 
     def forget(self, label: int) -> None:
         """Drop a class: its images, its prototype."""

@@ -111,9 +111,11 @@ def _learned(trainer: Trainer, *, keep_memory: bool) -> dict[str, Any]:
     taken = outputs[-1] + 1
     names = _distinct(stream.classes)
     state = trainer.stepper.state_dict()
-    # A classifier is told neither the number of classes nor where a task begins.
+    # A classifier is told neither the number of classes nor where a task begins, and numbers
+    # classes by their arrival. The last task is over, so that all of them are earlier ones.
     state["random"] = {"growth": method.random["growth"].get_state()} | state["random"]
-    state["progress"] |= {"announced": None, "seen": list(range(taken))}
+    arrived = list(range(taken))
+    state["progress"] |= {"announced": None, "seen": arrived, "seen_before_task": arrived}
     if not keep_memory and (emptied := _emptied(method)):
         state |= emptied
         state["progress"] |= {"task": -1, "task_open": False}  # nothing is left to replay

@@ -17,7 +17,8 @@ from onpro.methods.base import Method, Stateful, Terms
 from onpro.nn import convolutions
 from onpro.nn.counter import counting_images
 from onpro.streams import Batch
-from onpro.training.engine import Engine, Step, build_engine
+from onpro.training.engine import Engine, build_engine
+from onpro.training.graphs import Step
 
 
 class Stepper:

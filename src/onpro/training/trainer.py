@@ -333,7 +333,8 @@ class Trainer:
     def _require_finite_weights(self) -> None:
         finite = [
             tensor.isfinite().all()
-            for tensor in self.method.network.state_dict().values()
+            for learner in self.method.learners
+            for tensor in learner.network.state_dict().values()
             if tensor.is_floating_point()
         ]
         if not torch.stack(finite).all():
