@@ -168,6 +168,7 @@ def test_a_sweep_finds_the_setting_in_which_runs_differ() -> None:
     figure = drawn("sweep", [*memories, finished("onpro", 0, learning_rate=0.01)])
     assert figure.axes[0].get_xlabel() == "memory"
     assert labels(figure) == ["er"]
+    assert figure.legends[0].get_title().get_text() == "digits", "and no M, which is on the axis"
 
 
 def test_settings_of_the_stream_are_swept_with_their_defaults() -> None:

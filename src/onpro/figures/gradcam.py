@@ -62,7 +62,10 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
         )
     names, _ = names_of(kept)
     tasks = _shown(models[0].learned)
-    bands = math.ceil(len(models) / MOST_COLUMNS[options.width])
+    longest = max(len(word) for name in names for word in name.split())
+    widest = min(LARGEST_IMAGE, longest / letters(1, options.font))
+    fitting = max(3, int(options.inches / widest) - 1)  # fewer would make a tall figure
+    bands = math.ceil(len(models) / min(fitting, MOST_COLUMNS[options.width]))
     columns = math.ceil(len(models) / bands)
     side = min(LARGEST_IMAGE, (options.inches - 0.05 * options.font) / (1 + columns))
     titles = [wrapped(name, max(6, letters(side, options.font))) for name in names]

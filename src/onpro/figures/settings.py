@@ -84,7 +84,7 @@ def _draw_line(
 
 
 def _lines(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line], str]:
-    """Return lines of two points or more by name, and what all experiments have in common.
+    """Return lines of two points or more by name, and what all of them have in common.
 
     Raise UserError if no experiment has the setting.
     """
@@ -92,11 +92,19 @@ def _lines(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line], 
     if not having:
         known = {name for one in experiments for name in _values(one)}
         raise unknown("setting of these runs", x, known)
-    names, common = names_of(having, without=x)
+    lines, common = _grouped(having, x)
+    shown = [one for line in lines.values() if len(line) > 1 for one in line.values()]
+    if shown and len(shown) < len(having):  # shorter names do
+        lines, common = _grouped(shown, x)
+    return (lines if shown else {}), common
+
+
+def _grouped(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line], str]:
+    names, common = names_of(experiments, without=x)
     lines: dict[str, Line] = {}
-    for name, one in zip(names, having, strict=True):
+    for name, one in zip(names, experiments, strict=True):
         lines.setdefault(name, {})[_values(one)[x]] = one
-    return {name: line for name, line in lines.items() if len(line) > 1}, common
+    return lines, common
 
 
 def _values(experiment: Experiment) -> dict[str, Any]:
