@@ -23,7 +23,7 @@ from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.parts.shown import log_expected_counts
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.recipes import CHAIN_DATA, IMAGENET, SHORT_STREAMS, Recipe, on
+from onpro.recipes import CHAIN_DATA, FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 
@@ -81,7 +81,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
         **on({name: CHAIN_DATA[name] for name in IMAGENET}, replay_batch=10),
         # A faster average, and easier images, where there are some hundred steps (ours).
         **on(
-            SHORT_STREAMS,
+            {**on(SHORT_STREAMS), **on(FEW_PIXELS, augmentation="ocm")},
             learning_rate=5e-3,
             teacher_rate=0.1,
             teacher_weight=2.0,
