@@ -276,3 +276,7 @@ def test_wrappers_are_read_as_they_are_registered() -> None:
 
 def test_checkpoints_are_as_frequent_as_the_options_say() -> None:
     assert CHECKPOINT_EVERY == checkpoint.CHECKPOINT_EVERY
+
+
+def test_no_choice_is_called_none(onpro: Command) -> None:
+    assert "--format {text,markdown,latex,csv,json,html}" in onpro("report", "--help").out

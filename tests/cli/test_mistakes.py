@@ -88,6 +88,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["report", "empty", "--out", "none/a.md"],
         "cannot write none/a.md: there is no folder none.",
     ),
+    "unknown format": (
+        ["report", "empty", "--format", "pdf"],
+        "--format takes csv, html, json, latex, markdown or text, not 'pdf'",
+    ),
     "two reports": (
         ["report", "empty", "--coverage", "--leaderboard"],
         "--leaderboard and --coverage are different reports: choose one.",

@@ -53,30 +53,30 @@ class FigureOptions:
     a shortcut, such as reliance."""
 
     after: str = ""
-    """Of features: comma-separated tasks after which to show them, of runs with --keep-model tasks.
-    (default: the last)"""
+    """For features: comma-separated tasks after which to show them, of runs with --keep-model
+    tasks. (default: the last)"""
 
     stream: str = "disjoint"
-    """Of a stream without a run: a name that `onpro streams` lists, whose settings are further
+    """For stream without runs: a name that `onpro streams` lists, whose settings are further
     options."""
 
     data: str = "digits"
-    """Of a stream without a run: the data set."""
+    """For stream without runs: the data set."""
 
     data_dir: Path | None = None
     """Folder of data sets, also for downloads. (default: $ONPRO_DATA, else the user's cache)"""
 
     tasks: int | None = None
-    """Of a stream without a run: the number of tasks. (default: that of the data set)"""
+    """For stream without runs: the number of tasks. (default: that of the data set)"""
 
     class_order: Literal["natural", "random"] = "natural"
-    """Of a stream without a run: the order in which classes arrive."""
+    """For stream without runs: the order in which classes arrive."""
 
     seed: int = 0
-    """Of a stream without a run: its seed."""
+    """For stream without runs: its seed."""
 
     evaluations: int = 0
-    """Of a stream without a run: the number of evaluations at equal distances."""
+    """For stream without runs: the number of evaluations at equal distances."""
 
 
 Command = command_with(Disjoint, options=FigureOptions)

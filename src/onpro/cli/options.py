@@ -177,7 +177,7 @@ class ManyOptions:
     """In a dry run, time a short stream of experiments that have no run in OUT."""
 
     format: Format = "text"
-    """How the table is printed; with --dry-run, all but text have a line for each experiment."""
+    """Format of the table; with --dry-run, all but text have a line for each experiment."""
 
     measures: str = ""
     """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last,

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, field, fields, is_dataclass, make_datacl
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TextIO, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -226,8 +226,11 @@ def _metavar(option: Field[Any], hint: Any) -> str | None:
         name = option.name.upper()
         name = f"{name.removesuffix('S')}..." if get_origin(parts[0]) is tuple else name
         return name if option.default is option.default_factory is MISSING else f"[{name}]"
-    if len(parts) == 2 and parts[1] is type(None) and isinstance(parts[0], type):
-        return parts[0].__name__.upper()
+    if len(parts) == 2 and parts[1] is type(None):
+        if get_origin(parts[0]) is Literal:
+            return f"{{{','.join(map(str, get_args(parts[0])))}}}"
+        if isinstance(parts[0], type):
+            return parts[0].__name__.upper()
     return None
 
 
@@ -298,7 +301,10 @@ def _sentence(complaint: str, command: str) -> str:
     elif missing := re.match(r"Missing from .*?: (\S+)", text):
         text = f"{missing[1]} is missing"
     elif choice:
-        *first, last = (name.strip(" '") for name in choice[3].rstrip(", ").split(","))
+        names = [name.strip(" '") for name in choice[3].rstrip(", ").split(",")]
+        if "None" in names:  # of an option without a default, whose choices tyro has as a set
+            names = sorted({*names} - {"None"})
+        *first, last = names
         text = f"{choice[2]} takes {', '.join(first)} or {last}, not {choice[1]}"
     elif given and usage:
         text = f"{usage[1]} takes {usage[2]}, not {given[1].strip('[]')}"
