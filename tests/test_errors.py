@@ -15,6 +15,12 @@ def test_a_name_like_no_other_gets_no_suggestion() -> None:
     assert str(unknown("method", "zzz", ["onpro"])) == "there is no method 'zzz'. Known: onpro."
 
 
+@pytest.mark.parametrize(("name", "known"), [("foo", "onpro"), ("--disjoint", "--json")])
+def test_a_distant_name_is_not_suggested(name: str, known: str) -> None:
+    assert "did you mean" not in str(unknown("name", name, [known]))
+    assert str(unknown("name", name, [known], listed=False, see="x")).endswith("; see x.")
+
+
 def test_known_names_may_be_left_out_or_missing() -> None:
     assert str(unknown("option", "--jsn", ["--json"], listed=False)).endswith("'--json'?")
     assert str(unknown("recipe", "x", [])) == "there is no recipe 'x'."

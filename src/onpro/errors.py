@@ -11,16 +11,25 @@ class UserError(Exception):
     """
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, listed: bool = True) -> UserError:
+def unknown(
+    kind: str, name: str, known: Iterable[str], *, listed: bool = True, see: str = ""
+) -> UserError:
     """Return the error for an unknown name, with the closest known name as a suggestion.
+
+    Args:
+        kind: What the name is of.
+        name: The unknown name.
+        known: Names that are known.
+        listed: Whether to list them.
+        see: Command that lists them, suggested if no known name is close.
 
     >>> str(unknown("method", "onproo", ["er", "onpro"]))
     "there is no method 'onproo'; did you mean 'onpro'? Known: er, onpro."
     """
     names = sorted(known)
     words = {known.lower().lstrip("-"): known for known in names}
-    near = difflib.get_close_matches(name.lower().lstrip("-"), words, n=1, cutoff=0.5)
-    hint = f"; did you mean '{words[near[0]]}'?" if near else "."
+    near = difflib.get_close_matches(name.lower().lstrip("-"), words, n=1, cutoff=0.6)
+    hint = f"; did you mean '{words[near[0]]}'?" if near else f"; see {see}." if see else "."
     rest = f" Known: {', '.join(names)}." if names and listed else ""
     return UserError(f"there is no {kind} '{name}'{hint}{rest}")
 

@@ -112,7 +112,8 @@ class FittedModel:
         """Drop a class; its output is not reused."""
         codes, unseen = self.encode(as_labels([label]))
         if unseen:
-            raise ValueError("a class that has not been learned cannot be forgotten")
+            name = f"{label!r} " if type(label) in (str, int, float, bool) else ""
+            raise ValueError(f"the class {name}is not known: classes_ lists those to forget")
         self.stepper.forget(codes[0])
         self.labels = {k: other for k, other in self.labels.items() if k != codes[0]}
 

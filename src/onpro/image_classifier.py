@@ -45,6 +45,11 @@ OWN = ("method", "memory", "seed", "device", "precision", "batch_size", "image_s
 """Parameters of a classifier, whatever its method."""
 
 
+in_training_mode = torch.inference_mode(False)
+"""Decorator of what creates or trains tensors: callers may have turned gradients off, as services
+that wrap all they do in `torch.inference_mode()` or `torch.no_grad()` have."""
+
+
 @contextmanager
 def _as_value_errors() -> Iterator[None]:
     """Raise mistakes of the user as ValueErrors, which callers of a library expect."""
@@ -92,6 +97,8 @@ class ImageClassifier:
 
     # Learning
 
+    @in_training_mode
+    @_as_value_errors()
     def partial_fit(self, images: Any, labels: Any) -> Self:
         """Learn from labelled images, in the order given.
 
@@ -119,6 +126,8 @@ class ImageClassifier:
                     self._model = model
         return self
 
+    @in_training_mode
+    @_as_value_errors()
     def fit(self, images: Any, labels: Any) -> Self:
         """Learn from labelled images from scratch.
 
@@ -137,6 +146,7 @@ class ImageClassifier:
                 self._model = model
         return self
 
+    @in_training_mode
     def forget(self, label: Hashable) -> Self:
         """Drop a class: its images are erased from the memory and it is never predicted again.
 
@@ -242,6 +252,8 @@ class ImageClassifier:
             device: As in the constructor.
             precision: As in the constructor; None: as it was saved.
         """
+        if (Path(path) / MODEL_FILE).is_file():
+            raise ValueError(f"{path} is the folder of a run: use from_run")
         with _as_value_errors():
             state = load_state(Path(path), kind="classifier")
         version = state.get("version")
@@ -303,6 +315,7 @@ class ImageClassifier:
         return cls.load(folder / MODEL_FILE, device=device, precision=precision)
 
     @classmethod
+    @in_training_mode
     def from_state(cls, params: dict[str, Any], learned: dict[str, Any] | None) -> Self:
         """Return a classifier that has learned what the state of a `FittedModel` holds.
 
@@ -325,6 +338,7 @@ class ImageClassifier:
         twin.__setstate__(self.__getstate__())
         return twin
 
+    @in_training_mode
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy of everything, taken between two steps."""
         given = self.get_params()
@@ -444,6 +458,7 @@ class ImageClassifier:
         size = self._batch_size()
         return [slice(start, start + size) for start in range(0, count, size)]
 
+    @in_training_mode
     def _scores(self, images: Any) -> tuple[list[Hashable], Tensor]:
         model = self._fitted()  # a concurrent `fit` may replace it
         pixels = as_pixels(images, model.params["image_size"])

@@ -76,7 +76,10 @@ def as_labels(labels: Any) -> list[Hashable]:
     NumPy arrays and torch tensors become Python numbers and strings.
     """
     if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Sized):
-        raise ValueError(f"labels must be a list or an array, not a {type(labels).__name__}")
+        raise ValueError(
+            f"labels must be a list or an array, not {type(labels).__name__}: put a single label "
+            "into a list"
+        )
     if isinstance(labels, (np.ndarray, Tensor)):
         if labels.ndim != 1:
             raise ValueError(f"labels must have the shape (n,), not {tuple(labels.shape)}")
@@ -129,6 +132,11 @@ def _array(images: Any) -> Tensor:
         raise ValueError("images of Pillow must be in one plain list")
     if masked:
         raise ValueError("images must be plain arrays of numbers: fill what is masked")
+    if array.dtype.kind in "SU":
+        raise ValueError(
+            "images must be arrays of numbers or Pillow images, not text: open files with "
+            "PIL.Image.open"
+        )
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise ValueError(f"images must be arrays of numbers, not of {array.dtype}")
     native = array.dtype.newbyteorder("=")

@@ -87,7 +87,12 @@ CHAIN: dict[str, Values] = {
         "logit_weight": 0.2,
         "label_weight": 1.0,
     },
-    "gsa": {"learning_rate": 5e-4, "betas": (0.9, 0.999), "views": "mirrored"},
+    "gsa": {
+        "optimizer": "adamw",
+        "learning_rate": 5e-4,
+        "betas": (0.9, 0.999),
+        "views": "mirrored",
+    },
     "ocm": {"chain_ce_weight": 0.25, "chain_weight": 4.0},
     "onpro": {"chain_ce_weight": 0.25},
 }

@@ -86,6 +86,12 @@ def test_only_what_was_learned_can_be_forgotten(
     assert fingerprint(classifier) == before
 
 
+def test_a_class_that_is_not_known_is_named(make: Any, photos: Any) -> None:
+    classifier = make().partial_fit(*photos(6))
+    with pytest.raises(ValueError, match="the class 'zebra' is not known"):
+        classifier.forget("zebra")
+
+
 def test_removed_items_leave_no_pixel_in_the_storage() -> None:
     memory = Memory(4, (3, 2, 2), device="cpu", extra={"place": ((), torch.int64)})
     generator = torch.Generator().manual_seed(0)

@@ -41,6 +41,34 @@ def test_the_package_tells_its_version() -> None:
     assert onpro.__version__ == _version.__version__
 
 
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("method", ["er", "icarl", "pass"])
+def test_it_learns_where_gradients_are_turned_off(
+    make: Any, photos: Any, tmp_path: Any, method: str, mode: Callable[[], Any]
+) -> None:
+    images, labels = photos(6)
+    with mode():
+        classifier = make(method).partial_fit(torch.from_numpy(images), labels)
+        classifier.predict(images)
+        classifier.save(tmp_path / "a.onpro")
+        loaded = OnlineClassifier.load(tmp_path / "a.onpro", device="cpu")
+        twins = [classifier, loaded, classifier.clone()]
+        assert not torch.is_grad_enabled()
+    usual = make(method).partial_fit(images, labels)
+    for each in (usual, *twins):
+        each.partial_fit(images, labels + 1).forget(1)
+        np.testing.assert_array_equal(each.predict_proba(images), usual.predict_proba(images))
+
+
+def test_what_cannot_be_trained_is_a_value_error(make: Any, photos: Any) -> None:
+    classifier = make()
+    classifier.partial_fit(*photos(3))
+    for parameter in classifier.method_.network.parameters():
+        parameter.requires_grad_(False)
+    with pytest.raises(ValueError, match="nothing to train"):
+        classifier.partial_fit(*photos(3))
+
+
 def test_it_learns_what_it_is_shown(make: Any, photos: Any) -> None:
     images, labels = photos(120)
     classifier = make(memory=30)

@@ -101,7 +101,7 @@ def test_an_image_that_breaks_in_mid_run_ends_it_resumably(
     monkeypatch.chdir(birds.parent)
     (folder,) = Path("runs").iterdir()
     resumed = onpro("resume", str(folder), "--json")
-    assert "goes on from step 6" in caplog.text
+    assert "resumes from step 6" in caplog.text
     result: dict[str, Any] = json.loads(resumed.out)
     expected.pop("run"), result.pop("run")
     assert lasting(result) == lasting(expected)
@@ -134,7 +134,7 @@ def test_a_run_on_imagenet_that_is_killed_ends_the_same(
         assert newest(tmp_path) > kill, "in mid-task"
     with Running(tmp_path, *start) as started:
         assert started.status() == 0, started.said()
-        assert "goes on from step" in started.said()
+        assert "resumes from step" in started.said()
     expected = json.loads(whole.out)
     expected.pop("run")
     assert result_of(tmp_path) == lasting(expected)

@@ -239,6 +239,7 @@ def test_a_file_that_changes_during_a_sweep_fails_its_runs_with_a_sentence(
         ("x = 1\n\nprint(nothing)\n", "line 3: NameError: name 'nothing' is not defined."),
         ("import nowhere_to_be_found\n", "line 1: ModuleNotFoundError: No module named 'nowhere"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3."),
+        (ONE.replace("def learn", "def lern"), "TypeError: OnlyReplay does not define learn."),
         (ONE.replace('"only-replay"', '"er"'), "ValueError: the name 'er' is already registered."),
         ("x = 1\n", " registers no method: put @register(…) above its class."),
         ("\0", "null bytes"),

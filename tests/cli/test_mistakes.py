@@ -18,7 +18,10 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "unknown method": (["run", "onproo"], "no method 'onproo'; did you mean 'onpro'?"),
     "method in capitals": (["run", "ER"], "no method 'ER'; did you mean 'er'?"),
     "method after options": (["run", "--data", "tiny", "er"], "comes first: onpro run er, then"),
-    "position for an option": (["table", "--nam", "1"], "no option '--nam'."),
+    "position for an option": (
+        ["table", "--nam", "1"],
+        "no option '--nam'; see onpro table --help.",
+    ),
     "position as an option": (["resume", "--runs", "x"], "no option '--runs'"),
     "empty method": (["run", ""], "no method ''"),
     "unknown wrapper": (["run", "er-rott"], "no wrapper 'rott'; did you mean 'rot'?"),
@@ -62,8 +65,46 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "missing folder": ([*ER, "--data", "folder:nowhere"], "nowhere does not exist"),
     "empty folder": ([*ER, "--data", "folder:empty"], "0 class folders but needs at least 2"),
     "folder of one class": ([*ER, "--data", "folder:one"], "1 class folder but needs at least 2"),
-    "text for an image": ([*ER, "--data", "folder:text"], ".png cannot be read"),
-    "file for a folder": ([*ER, "--out", "file"], "cannot write in file: file is a file"),
+    "text for an image": (
+        [*ER, "--data", "folder:text"],
+        ".png cannot be read (it is damaged, or not an image); replace or remove it.",
+    ),
+    "file for a folder": (
+        [*ER, "--out", "file"],
+        "cannot write in file: file is a file; choose another folder.",
+    ),
+    "too many threads": ([*ER, "--threads", "99999"], "threads on this machine, not 99999"),
+    "figure without a name": (["figure"], "name a figure and run folders"),
+    "figure without runs": (["figure", "accuracy"], "name a figure and run folders"),
+    "figure in a missing folder": (
+        ["figure", "accuracy", "empty", "--out", "none/a.png"],
+        "cannot write none/a.png: there is no folder none.",
+    ),
+    "figure of an unknown format": (
+        ["figure", "accuracy", "empty", "--out", "a.doc"],
+        "cannot save a figure as a.doc: end it in .png, .pdf or .svg.",
+    ),
+    "report in a missing folder": (
+        ["report", "empty", "--out", "none/a.md"],
+        "cannot write none/a.md: there is no folder none.",
+    ),
+    "two reports": (
+        ["report", "empty", "--coverage", "--leaderboard"],
+        "--leaderboard and --coverage are different reports: choose one.",
+    ),
+    "page of a leaderboard": (
+        ["report", "empty", "--leaderboard", "--format", "html"],
+        "a page has no --leaderboard",
+    ),
+    "streams in LaTeX": (["report", "empty", "--streams", "--format", "latex"], "not latex"),
+    "folder of runs to resume": (
+        ["resume", "runs"],
+        "runs is not the folder of a run: it has no config.json; name runs in it, such as runs/*.",
+    ),
+    "training images only": (
+        [*ER, "--data", "folder:split"],
+        "has a folder train but no folder test; add it, or give folder:",
+    ),
     "folder below a file": ([*ER, "--out", "file/a/b"], "cannot write in file/a/b"),
     "missing data folder": (
         [*ER, "--data", "cifar10", "--data-dir", "nowhere"],
@@ -101,12 +142,13 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
 def _things_to_trip_over(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
-    for folder in ("one/cat", "text/cat", "text/dog"):
+    for folder in ("one/cat", "text/cat", "text/dog", "split/train/cat", "runs/er"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("a.png", "b.png"):
         Image.new("RGB", (8, 8)).save(tmp_path / "one" / "cat" / name)
         (tmp_path / "text" / "cat" / name).write_text("a cat")
         (tmp_path / "text" / "dog" / name).write_text("a dog")
+    (tmp_path / "runs" / "er" / "config.json").touch()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -75,7 +75,7 @@ def test_mistakes_are_sentences(onpro: Command, run: str, tmp_path: Path) -> Non
         (["nowhere", "images"], "there is no folder nowhere."),
         (["images", "images"], "images is not the folder of a run: it has no config.json."),
         ([run, "nothing.png"], "there is no image nothing.png."),
-        ([run, "empty"], "name at least one image file, or a folder that has some."),
+        ([run, "empty"], "the folder empty has no image file."),
         ([run], "name at least one image file, or a folder that has some."),
     ):
         answer = onpro("predict", *arguments)

@@ -113,7 +113,7 @@ def test_of_several_runs_the_same_command_goes_on_with_what_is_left(
     )
     again = onpro("run", *SEVERAL, "--json")
     assert again.status == 0, again.err
-    assert "goes on from step" in again.err
+    assert "resumes from step" in again.err
     assert [run["seed"] for run in json.loads(again.out)] == [0, 1, 2]
 
 
@@ -149,7 +149,7 @@ def test_the_same_command_goes_on_by_itself_and_fresh_starts_over(
 ) -> None:
     interrupt(onpro)
     first = result(onpro("run", "er", *TINY, "--json"))
-    assert "goes on from step 4 of 6 (onpro resume --fresh starts over)" in caplog.text
+    assert "resumes from step 4 of 6 (onpro resume --fresh starts over)" in caplog.text
     interrupt(onpro, signal.SIGTERM, "er", "--fresh")
     caplog.clear()
     assert result(onpro("run", "er", *TINY, "--fresh", "--json")) == first
@@ -235,7 +235,7 @@ def test_a_damaged_result_costs_no_checkpoint(onpro: Command, tmp_path: Path, te
     (tmp_path / folder / "result.json").write_text(text)
     answer = onpro("resume", folder)
     assert answer.status == 2
-    assert f"remove {folder}/result.json to go on" in answer.err
+    assert f"remove {folder}/result.json to resume" in answer.err
     assert answer.err.count("\n") == 1
     assert checkpoint.exists()
 
@@ -475,7 +475,7 @@ def kill_until_finished(start: type[Running], folder: Path, kills: int) -> None:
         assert not list(folder.glob("runs/*/result.json")), "too late a kill"
     with start(folder, "run", "er", *LONG) as started:
         assert started.status() == 0
-        assert "goes on from step" in started.said()
+        assert "resumes from step" in started.said()
 
 
 @pytest.mark.thorough

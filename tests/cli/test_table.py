@@ -377,7 +377,7 @@ def test_sigterm_keeps_what_was_begun_and_the_same_command_goes_on(
     answer = onpro(*slow)
     assert answer.status == 0, answer.err
     assert "unfinished" in answer.err
-    assert "goes on from step" in answer.err
+    assert "resumes from step" in answer.err
     done = list(tmp_path.glob("out/*/result.json"))
     assert len(done) == 3
     finished_before = {path for path in before if path.endswith("result.json")}

@@ -47,8 +47,8 @@ def test_an_array_that_may_not_be_written_is_read() -> None:
     [
         (torch.zeros(4, 6), "shape"),
         (torch.zeros(4, 0, 6), "shape"),
-        (torch.zeros(4, 5, 6, 7), "neither"),
-        (torch.zeros(4, 3, 3, 3), "either"),
+        (torch.zeros(4, 5, 6, 7), "no axis"),
+        (torch.zeros(4, 3, 3, 3), "both"),
         (torch.zeros(4, 3, 6, 6, dtype=torch.int64), "uint8 or floats"),
         (torch.full((4, 3, 6, 6), 255.0), "divide"),
         (torch.full((4, 3, 6, 6), -1.0), "0…1"),

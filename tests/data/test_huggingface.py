@@ -147,7 +147,7 @@ def test_decoded_as_needed_it_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_is_not_there_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"nobody/nothing cannot be loaded: .*Hub"):
+    with pytest.raises(UserError, match=r"nobody/nothing cannot be loaded .*: check the name"):
         small("nobody/nothing")
     with pytest.raises(UserError, match="written as hf:NAME"):
         load("hf")

@@ -357,7 +357,7 @@ def test_what_a_run_says_is_told_as_its_own(tmp_path: Path) -> None:
     for event in events:
         assert event.request is not None
         (line,) = event.result.output.splitlines()
-        assert line.startswith(f"{tmp_path / event.request.config.folder} goes on from step 2 of ")
+        assert line.startswith(f"{tmp_path / event.request.config.folder} resumes from step 2 of ")
 
 
 @pytest.mark.thorough
@@ -399,7 +399,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     kinds = [event.kind for event in events if event.request]
     assert kinds == ["started", "again", "started", "finished"]
     assert [e.reason for e in events if e.kind == "again"] == ["its process was killed by SIGKILL."]
-    assert "goes on from step" in next(e.result.output for e in events if e.kind == "finished")
+    assert "resumes from step" in next(e.result.output for e in events if e.kind == "finished")
     list(execute(requests([SLOW], tmp_path / "b"), Local(1)))
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
     assert steps(SLOW, tmp_path / "a") == steps(SLOW, tmp_path / "b"), "nothing is logged twice"

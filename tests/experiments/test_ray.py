@@ -77,7 +77,7 @@ def test_a_machine_that_goes_away_loses_no_run(cluster: Any, tmp_path: Path) -> 
     (again,) = [event for event in events if event.kind == "again"]
     assert "its worker was lost" in again.reason
     said = [event.result.output for event in events if event.request == again.request]
-    assert any("goes on from step" in line for line in said)
+    assert any("resumes from step" in line for line in said)
     for config in configs:
         run(config, tmp_path / "b")
         assert plain(config, tmp_path / "a") == plain(config, tmp_path / "b")

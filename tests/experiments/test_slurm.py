@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_or_preempted_is_resumed(tmp_path: Path, number: in
     again = [] if number == signal.SIGUSR2 else ["again", "started"]
     assert kinds(events) == ["started", *again, "finished"]
     (output,) = [event.result.output for event in events if event.kind == "finished"]
-    assert "goes on from step" in output
+    assert "resumes from step" in output
     run(SLOW, tmp_path / "b")
     assert plain(SLOW, tmp_path / "a") == plain(SLOW, tmp_path / "b")
 

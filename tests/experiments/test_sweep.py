@@ -152,6 +152,11 @@ MISTAKES: dict[str, tuple[str, int, str]] = {
         "no key 'memori'; did you mean 'memory'?",
     ),
     "unknown common key": ('[common]\nx = 1\n[[runs]]\nmethod = "er"', 2, "no key 'x'"),
+    "setting as a key": (
+        '[[runs]]\nmethod = "er"\nlearning_rate = 0.1',
+        3,
+        "learning_rate is a setting of methods: write settings.learning_rate.",
+    ),
     "no method": ("[common]\nmemory = 20\n\n[[runs]]\nseeds = 2", 4, "say which method"),
     "unknown method": ('[[runs]]\nmethod = "err"', 2, "no method 'err'; did you mean 'er'?"),
     "one unknown method of a list": (

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -86,8 +87,15 @@ def test_many_lines_differ_without_colour_and_the_legend_covers_none_of_them() -
     figure = drawn("accuracy", [finished(f"method{number}", number) for number in range(20)])
     figure.draw_without_rendering()
     (axes,), (legend,) = figure.axes, figure.legends
-    looks = {(str(line.get_marker()), line.get_linestyle()) for line in axes.get_lines()}
-    assert len(looks) == 20
+    looks = [(str(line.get_marker()), str(line._dash_pattern)) for line in axes.get_lines()]  # type: ignore[attr-defined] # matplotlib has no other way
+    assert len(set(looks)) == 20
+    colours = [line.get_color() for line in axes.get_lines()]
+    assert all(
+        a[0] != b[0] and a[1] != b[1]
+        for k, a in enumerate(looks)
+        for n, b in enumerate(looks[:k])
+        if colours[k] == colours[n]
+    )
     box, frame = legend.get_window_extent(), axes.get_window_extent()
     assert not box.overlaps(frame)
     assert frame.height > 200
@@ -144,12 +152,34 @@ def test_a_setting_is_on_the_axis_and_the_rest_in_the_legend() -> None:
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["10", "20", "64"]
     assert axes.get_xlabel() == "replay batch"
-    assert labels(figure) == ["er, digits, M = 50", "onpro, digits, M = 50"]
+    assert labels(figure) == ["er", "onpro"]
+    assert figure.legends[0].get_title().get_text().replace("\u00a0", " ") == "digits, M = 50"
     accuracy, seconds = drawn("replay", runs).axes
     assert (accuracy.get_title(loc="left"), seconds.get_title(loc="left")) == (
         "accuracy, %",
-        "seconds, s",
+        "training time, s",
     )
+
+
+def test_a_sweep_finds_the_setting_in_which_runs_differ() -> None:
+    """Not one in which methods differ, whose experiments are points and no lines."""
+    memories = [finished("er", 0, learning_rate=0.1), finished("er", 0, learning_rate=0.1)]
+    memories[1].result.update(memory=100, experiment="er with more memory")
+    figure = drawn("sweep", [*memories, finished("onpro", 0, learning_rate=0.01)])
+    assert figure.axes[0].get_xlabel() == "memory"
+    assert labels(figure) == ["er"]
+
+
+def test_settings_of_the_stream_are_swept_with_their_defaults() -> None:
+    usual, large = (finished("er", seed) for seed in (0, 0))
+    usual.result["config"] |= {"shortcut": 0.9}
+    large.result["config"] = usual.result["config"] | {"shortcut_size": 0.4}
+    large.result["experiment"] = "er with larger cues"
+    for run in (usual, large):
+        run.result["shortcut_reliance"] = -5.0
+    (axes,) = drawn("sweep", [usual, large], measure="reliance").axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0.2", "0.4"]
+    assert axes.get_ylim()[0] < -5, "values below 0 are shown"
 
 
 def test_what_cannot_be_on_the_axis_is_a_mistake() -> None:
@@ -160,29 +190,48 @@ def test_what_cannot_be_on_the_axis_is_a_mistake() -> None:
         drawn("sweep", runs, measure="acuracy")
     with pytest.raises(UserError, match="seconds or images"):
         drawn("compute", runs, x="money")
-    with pytest.raises(UserError, match="differ in no setting"):
-        drawn("sweep", runs[:1])
+    for alone in (runs[:1], [runs[0], finished("onpro", 0, learning_rate=0.01)]):
+        with pytest.raises(UserError, match="no two of these experiments differ in one setting"):
+            drawn("sweep", alone)
+        with pytest.raises(UserError, match=r"no two .* differ only in replay_batch"):
+            drawn("replay", alone)
+    with pytest.raises(UserError, match="none of these runs has measured 'anytime'"):
+        drawn("sweep", runs, measure="anytime")
 
 
-def test_labels_of_points_do_not_overlap() -> None:
-    runs = [finished(f"method-{number}", 0) for number in range(6)]
-    for run in runs:
-        run.result["train_seconds"] = 10.0
+def test_labels_of_points_overlap_neither_each_other_nor_points_nor_the_front() -> None:
+    runs = [finished(f"method-{number}", 0) for number in range(8)]
+    for number, run in enumerate(runs):
+        run.result.update(train_seconds=10.0 + number // 6, average_accuracy=60.0 + number // 2)
     figure = drawn("compute", runs)
     figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    assert len(boxes) == 6
-    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    (axes,) = figure.axes
+    front, *points = axes.get_lines()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    boxes += [line.get_window_extent() for line in points]
+    assert len(axes.texts) == 8
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes[:8]) for b in boxes[:k])
+    frame = axes.get_window_extent()
+    corners = front.get_transform().transform(front.get_path().vertices)
+    for box in boxes[:8]:
+        assert frame.x0 <= box.x0
+        assert box.x1 <= frame.x1
+        assert not any(box.contains(*corner) for corner in corners)
 
 
 @pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
 def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
-    alone.result.update(shared_by=1, gpu_processes=None)
-    beside.result.update(sharing)
-    alone.result["train_seconds"], beside.result["train_seconds"] = 10.0, 20.0
-    shown = [text.get_text() for text in drawn("time", [alone, beside]).axes[0].texts]
-    assert [text.split(" s,")[0].strip() for text in shown if "shared" in text] == ["20"]
+    alone.result.update(shared_by=1, gpu_processes=None, train_seconds=10.0, images_seen=500)
+    beside.result.update(sharing | {"train_seconds": 20.0, "images_seen": 30_000})
+    (part,) = drawn("time", [alone, beside]).subfigs
+    seconds, speed = part.axes
+    assert [text.get_text() for text in seconds.get_yticklabels()] == ["er", "onpro"]
+    assert [text.get_text() for text in seconds.texts] == ["10", "20"]
+    assert [text.get_text() for text in speed.texts] == ["50", "1,500"]
+    dark, light = (sum(to_rgb(bar.get_facecolor())) for bar in seconds.patches)
+    assert dark < light
+    assert "lighter: shared the device" in part.get_suptitle()
 
 
 @pytest.mark.parametrize("classes", [1, 2, 200, 1000])
@@ -219,8 +268,9 @@ def test_runs_without_a_shortcut_are_left_out_of_its_figure(
 ) -> None:
     figure = drawn("shortcut", [finished("er", 0), without_shortcut("scr")])
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["er"]
-    assert caplog.messages == ["left out, since it has no shortcut: scr, digits, M = 50."]
-    with pytest.raises(UserError, match="none of these runs has a shortcut: train some with onpro"):
+    (message,) = caplog.messages
+    assert message.startswith("left out: scr, digits, M = 50 has no shortcut: train it with onpro")
+    with pytest.raises(UserError, match="scr, digits, M = 50 has no shortcut: train it with onpro"):
         drawn("shortcut", [without_shortcut("scr")])
 
 
@@ -247,10 +297,15 @@ def assert_nothing_is_covered(figure: Figure) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["accuracy", "memory", "prototypes"])
+@pytest.mark.parametrize("name", sorted(set(FIGURES) - {"attention", "features", "paper"}))
 def test_fourteen_methods_are_legible(name: str, width: Width) -> None:
     runs = [finished(f"method{number}", number) for number in range(14)]
-    assert_nothing_is_covered(drawn(name, runs, width=width))
+    if name in ("replay", "sweep"):
+        runs += [finished(f"method{number}", number, replay_batch=20) for number in range(14)]
+    figure = drawn(name, runs, width=width)
+    assert_nothing_is_covered(figure)
+    texts = " ".join(text.get_text() for text in figure.findobj(Text))
+    assert all(f"method{number}" in texts for number in range(14))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -271,7 +326,7 @@ def test_the_memory_is_shown_class_by_class_as_a_mean_over_seeds() -> None:
     runs[1].result["memory_content"] = [[27, 23, 0, 0, 0, 0], *runs[1].result["memory_content"][1:]]
     figure = drawn("memory", runs)
     (image,) = figure.axes[0].get_images()
-    assert np.asarray(image.get_array())[:, 0].tolist() == [26, 24, 0, 0, 0, 0]
+    assert np.nan_to_num(np.asarray(image.get_array()))[:, 0].tolist() == [26, 24, 0, 0, 0, 0]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
         f"class {k}" for k in range(6)
     ]
@@ -283,20 +338,29 @@ def test_memories_of_any_number_of_classes(classes: int) -> None:
     told = {"memory_content": [[0] * classes, [1] * classes, [2] * classes]}
     figure = drawn("memory", [Finished(Path("a"), result(classes=classes) | told)])
     assert_nothing_is_covered(figure)
-    assert np.asarray(figure.axes[0].get_images()[0].get_array()).shape == (classes, 3)
+    shown = np.asarray(figure.axes[0].get_images()[0].get_array())
+    assert shown.shape == (min(classes, 100), 3)
+    ticks = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert ticks[-1] == ("class 0" if classes == 1 else "class 19" if classes == 20 else ticks[-1])
+    assert classes < 1000 or ticks[-1] == "1000"
 
 
 def test_a_memory_without_images_is_empty() -> None:
     told = {"memory_content": [[0] * 6] * 3}
     figure = drawn("memory", [Finished(Path("a"), result("pass") | told)])
-    assert not np.asarray(figure.axes[0].get_images()[0].get_array()).any()
+    assert not np.nan_to_num(np.asarray(figure.axes[0].get_images()[0].get_array())).any()
     assert not figure.axes[0].texts
 
 
 @pytest.mark.parametrize(("name", "said"), [("memory", "--fresh"), ("prototypes", "--probe")])
-def test_runs_of_an_older_version_have_not_noted_it(name: str, said: str) -> None:
+def test_runs_of_an_older_version_have_not_noted_it(
+    name: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(UserError, match=f"no run of .* has .*{said}"):
         drawn(name, [Finished(Path("a"), result())])
+    drawn(name, [Finished(Path("a"), result("older")), finished("er", 0)])
+    (message,) = caplog.messages
+    assert message.startswith("left out: no run of older, cifar10, M = 200 has ")
     older = result() | {"memory_content": [[], [1] * 6, [1] * 6]}  # resumed by this version
     if name == "memory":
         with pytest.raises(UserError, match="--fresh"):

@@ -12,10 +12,11 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, projections
+from onpro.figures import gradcam as gradcam_module
 from onpro.figures.gradcam import gradcam, plus_plus
 from onpro.figures.models import load_models
 from onpro.figures.projections import FEW, projected
-from onpro.figures.style import Options
+from onpro.figures.style import Options, names_of
 from onpro.methods import settings_for
 from onpro.runs import run
 from tests.tiny_runs import ER
@@ -64,15 +65,39 @@ def test_attention_has_a_row_for_each_task_and_a_column_for_each_network(
     assert "task 3" in texts(figure)
 
 
-def test_a_method_without_class_scores_has_no_attention(experiments: list[Experiment]) -> None:
+def test_more_networks_than_fit_are_below_each_other(
+    experiments: list[Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradcam_module, "MOST_COLUMNS", {"page": 1})
+    networks = of(experiments, "er")
+    figure = FIGURES["attention"](networks, Options())
+    shown = [axes.get_title().replace("\n", " ") for axes in figure.axes if axes.get_title()]
+    assert [title.replace("\u00a0", " ") for title in shown] == names_of(networks)[0]
+    assert len(figure.axes) == 2 * 3 * 2
+
+
+def test_a_method_without_class_scores_has_no_attention(
+    experiments: list[Experiment], caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(UserError, match="predicts from its memory"):
         FIGURES["attention"](of(experiments, "scr"), Options())
+    FIGURES["attention"](experiments, Options())
+    (message,) = caplog.messages
+    assert message.startswith("left out: scr, ")
 
 
 @pytest.mark.parametrize("name", ["features", "attention"])
-def test_a_run_without_a_model_is_told_how_to_keep_one(name: str, tmp_path: Path) -> None:
+def test_a_run_without_a_model_is_told_how_to_keep_one(
+    experiments: list[Experiment], name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    without = found([run(replace(ER, memory=31), tmp_path)])
     with pytest.raises(UserError, match="--keep-model end --fresh"):
-        FIGURES[name](found([run(ER, tmp_path)]), Options())
+        FIGURES[name](without, Options(x=""))
+    FIGURES[name](
+        [*of(experiments, "er"), *without], Options(x="" if name == "attention" else "pca")
+    )
+    (message,) = caplog.messages
+    assert message.startswith("left out: no run of er, limit_per_class=8, tiny, M = 31 has kept")
 
 
 def test_features_after_tasks_show_the_classes_learned_by_then(
@@ -96,6 +121,17 @@ def test_features_after_tasks_show_the_classes_learned_by_then(
         for axes in figure.axes
     ]
     assert crosses == [16] * 6, "the two classes of the task learned last"
+
+
+def test_tasks_are_columns_where_there_are_many_experiments(
+    experiments: list[Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projections, "MOST_COLUMNS", {"page": 2})
+    figure = FIGURES["features"](experiments, Options(after=(1, 3), x="pca"))
+    above = [axes.get_title(loc="left") for axes in figure.axes]
+    assert above == ["after task 1", "after task 3", "", "", "", ""]
+    left = [axes.get_ylabel().replace("\n", " ").replace("\u00a0", " ") for axes in figure.axes]
+    assert left[::2] == names_of(experiments)[0]
 
 
 def test_networks_after_a_task_are_those_of_the_run(experiments: list[Experiment]) -> None:

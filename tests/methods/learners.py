@@ -33,6 +33,7 @@ WRAPPED = (
     "er-repeat",
     "er-balanced-mkd",
     "er-mirror",
+    "er-calibrated",
     "derpp-mkd",
     "derpp-ccldc",
     "erace-ccldc",

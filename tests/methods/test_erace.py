@@ -66,6 +66,18 @@ def test_new_images_leave_the_outputs_of_absent_classes_alone() -> None:
     assert changed.tolist() == [False, True, True, True]
 
 
+def test_unseen_classes_need_not_compete() -> None:
+    method = learner(
+        "erace", float64=True, num_classes=6, augmentation="none", unseen_compete=False
+    )
+    for batch, present in ((batches(1)[0], {0, 1}), (only(batches(1, start=10)[0], 3), {3})):
+        logits = deepcopy(method.network).logits(method.normalise(batch.images))
+        terms = stepper(method).step(batch)
+        torch.testing.assert_close(
+            terms["new"], slow_loss(logits, batch.labels, present).detach(), atol=1e-12, rtol=1e-12
+        )
+
+
 def test_two_forwards_new_then_replay() -> None:
     method = learner("erace", replay_batch=12)
     forwards = watch(method)
@@ -106,10 +118,22 @@ def test_a_peer_knows_the_same_classes() -> None:
     assert torch.equal(method.peer.known.seen, method.known.seen)
 
 
+def test_the_recipe_of_the_port() -> None:
+    settings: Any = settings_for("erace", "cifar100", "port")
+    assert (settings.optimizer, settings.learning_rate, settings.weight_decay) == (
+        "adamw",
+        5e-4,
+        1e-4,
+    )
+    assert (settings.head, settings.replay_batch) == ("linear", 64)
+    assert (settings.augmentation, settings.unseen_compete) == ("crop", False)
+
+
 def test_the_recipe_is_the_official_code() -> None:
     settings: Any = settings_for("erace", "cifar10", "original")
     assert (settings.optimizer, settings.learning_rate, settings.weight_decay) == ("sgd", 0.1, 0)
     assert (settings.head, settings.replay_batch) == ("cosine", 10)
+    assert settings.unseen_compete
     assert settings.encoder == "resnet18-nf20"
     method = learner("erace", head="cosine")
     assert "bias" not in dict(method.network.classifier.named_parameters())

@@ -13,6 +13,7 @@ from onpro.methods import settings_for
 from onpro.methods.base import Labelled, Terms
 from onpro.methods.gsa import GSA
 from onpro.methods.parts.sets import joined, sample_of
+from onpro.nn.optimizers import Adam, AdamW
 from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
@@ -103,15 +104,16 @@ def test_the_sets_hold_what_they_should() -> None:
     assert len(counted(mixed)) == 12
 
 
-def test_two_forwards_of_images_and_mirrored_copies() -> None:
-    method = learner("gsa", replay_batch=12, new_replay=5)
+@pytest.mark.parametrize(("views", "copies"), [("independent", 2), ("mirrored", 2), ("single", 1)])
+def test_two_forwards_of_images_and_mirrored_copies(views: str, copies: int) -> None:
+    method = learner("gsa", replay_batch=12, new_replay=5, views=views)
     forwards = watch(method)
     for batch in batches(3):
         stepper(method).step(batch)
-    assert [len(f.images) for f in forwards] == [20, 30, 24, 30, 24]
+    assert [len(f.images) // copies for f in forwards] == [10, 15, 12, 15, 12]
 
 
-def test_views_are_augmented_independently_or_mirrored() -> None:
+def test_views_are_augmented_independently_or_mirrored_or_single() -> None:
     images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     marked = []
 
@@ -119,13 +121,13 @@ def test_views_are_augmented_independently_or_mirrored() -> None:
         marked.append(len(images))
         return images + 1
 
-    for views, expected in (("independent", [8, 8, 8]), ("mirrored", [4, 4])):
+    for views, expected in (("independent", [8, 8, 8]), ("mirrored", [4, 4]), ("single", [4, 4])):
         marked.clear()
         method = learner("gsa", views=views)
         method.augment = augment
-        once, twice = method.two_views(images), method.two_views(images, twice=True)
+        once, twice = method.views_of(images), method.views_of(images, twice=True)
         assert marked == expected
-        assert torch.equal(once[4:], once[:4].flip(3))
+        assert torch.equal(once[4:], once[:4].flip(3)) or (views == "single" and len(once) == 4)
         assert torch.equal(twice, once + (views == "independent"))
 
 
@@ -168,13 +170,50 @@ def test_samples_of_classes_that_are_not_stored_have_no_label() -> None:
     assert rows.labels.tolist() == [-1] * 6
 
 
-@pytest.mark.parametrize("recipe", ["original", "port"])
-def test_recipes(recipe: str) -> None:
+@pytest.mark.parametrize("head", ["trained", "frozen"])
+def test_a_frozen_head_is_trained_in_the_first_task_only(head: str) -> None:
+    method = learner("gsa", head=head, num_classes=6, learning_rate=0.01)
+    classifier, bound = method.network.classifier, method.network.classifier.in_features**-0.5
+    start = deepcopy(classifier.weight.detach())
+    for batch in batches(10):
+        stepper(method).step(batch)
+    learned = classifier.weight.detach()[:2].clone()
+    assert not torch.equal(learned, start[:2])
+    stepper(method).step(batches(1, start=10)[0])
+    twin = learner("gsa", head=head, num_classes=6, learning_rate=0.01)
+    twin.load_state_dict(method.state_dict())
+    now = classifier.weight.detach().clone()
+    for one in (method, twin):
+        stepper(one).step(batches(1, start=11)[0])
+        assert torch.equal(one.network.classifier.weight, now) == (head == "frozen")
+    if head == "frozen":
+        assert torch.equal(now[:2], learned)
+        assert (now[2:].abs().amax(dim=1) > 0.8 * bound).all()  # random, not decayed to 0
+        assert (now[2:].abs() <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "rate", "betas", "head", "views"),
+    [
+        ("original", Adam, 1e-3, (0.9, 0.99), "frozen", "independent"),
+        ("port", AdamW, 5e-4, (0.9, 0.999), "trained", "mirrored"),
+        ("port-mkd", Adam, 5e-4, (0.9, 0.999), "trained", "single"),
+    ],
+)
+def test_recipes(
+    recipe: str,
+    kind: type[Adam | AdamW],
+    rate: float,
+    betas: tuple[float, float],
+    head: str,
+    views: str,
+) -> None:
     settings: Any = settings_for("gsa", "cifar10", recipe)
     optimizer = settings.make_optimizer([torch.zeros(1, requires_grad=True)])
-    rate, betas = (1e-3, (0.9, 0.99)) if recipe == "original" else (5e-4, (0.9, 0.999))
+    assert isinstance(optimizer, kind)
     assert (optimizer.defaults["lr"], optimizer.defaults["betas"]) == (rate, betas)
-    assert optimizer.defaults["weight_decay"] == 1e-4
+    assert optimizer.defaults["weight_decay"] == (0 if recipe == "port-mkd" else 1e-4)
+    assert (settings.head, settings.views) == (head, views)
 
 
 @pytest.mark.parametrize(

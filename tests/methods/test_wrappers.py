@@ -86,6 +86,7 @@ COMBINED = [
         ("er-repeat", {}),
         ("er-balanced", {}),
         ("er-mirror", {}),
+        ("er-calibrated", {}),
         *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in [*OTHERS, *COMBINED]),
     ],

@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from onpro.reports.formats import Column, Record, render
+from onpro.reports.tables import _columns
 
 COLUMNS = [
     Column("title", "method"),
@@ -65,6 +67,12 @@ def test_latex_uses_booktabs_and_escapes() -> None:
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {4}
 
 
+def test_latex_has_minus_signs_in_numbers_and_intervals_only() -> None:
+    columns = [Column("name", "name"), Column("bounds", "interval"), Column("value", "value")]
+    records: list[Record] = [{"name": "er-kd", "bounds": "-2.0 to +1.5", "value": -3}]
+    assert r"er-kd & $-$2.0 to +1.5 & $-$3 \\" in render(records, columns, "latex")
+
+
 def test_latex_has_rules_between_blocks_only() -> None:
     lines = render(RECORDS, COLUMNS, "latex").splitlines()
     first_words = [line.split(" ")[0] for line in lines]
@@ -116,3 +124,9 @@ def test_json_has_whole_numbers_and_all_columns() -> None:
 @pytest.mark.parametrize("kind", ["text", "markdown", "latex", "csv", "json"])
 def test_an_empty_table_is_no_error(kind: str) -> None:
     render([], COLUMNS, kind)  # type: ignore[arg-type] # one of the formats
+
+
+def test_the_page_on_many_runs_shows_the_columns_of_a_table() -> None:
+    titles = [column.title for column in _columns("accuracy") if not column.heading]
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    assert any(re.split(r" {2,}", line.strip()) == titles for line in page.splitlines())

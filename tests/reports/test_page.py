@@ -3,12 +3,14 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import pytest
 
+from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.reports import Picture, page
 from onpro.reports.html import content
@@ -55,7 +57,7 @@ def test_all_sections_are_there_and_nothing_is_fetched(stored: list[Finished]) -
     sections = {section["id"] for section in elements.named("section")}
     assert sections == {
         *("results", "accuracy", "forgetting", "matrices", "confusion", "time", "runs"),
-        *("classes", "memory", "pictures"),
+        *("classes", "memory", "cues", "pictures"),
     }
     headings = {section["aria-labelledby"] for section in elements.named("section")}
     assert headings <= {heading.get("id") for heading in elements.named("h2")}
@@ -238,6 +240,23 @@ def test_runs_that_have_not_noted_their_classes_have_no_such_map() -> None:
     for run in (result(), older):
         (experiment,) = content(found([Finished(Path("a"), run)]))["experiments"]
         assert not {"byClass", "stored"} & experiment.keys()
+
+
+def test_columns_are_tasks_also_where_some_are_left_out() -> None:
+    run = Finished(Path("a"), noted(6, 150, tasks=150))
+    (experiment,) = content(found([run]))["experiments"]
+    assert experiment["stored"]["at"] == "after task"
+    assert experiment["stored"]["columns"][-1] == "150"
+
+
+def test_the_measures_of_cues_are_those_of_results() -> None:
+    """The script names no measure that the page's data do not have."""
+    listed = (files("onpro.reports") / "assets" / "page.js").read_text()
+    shown = re.search(r"const CUES = \{(.*?)\};", listed, flags=re.DOTALL)
+    assert shown
+    names = re.findall(r"(\w+): \"", shown[1])
+    assert "reliance" in names
+    assert set(names) <= set(CUE_MEASURES)
 
 
 def test_pictures_are_embedded() -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from onpro.cli import main
+from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.reports import page
 from onpro.runs import Finished
@@ -338,6 +339,17 @@ def test_two_thousand_runs_open_at_once(browser: Any, tmp_path: Path) -> None:
     assert len(tab.column("method")) == 2000
     assert tab.errors == []
     tab.context.close()
+
+
+def test_cues_are_a_table_of_the_experiments_that_have_them(browser: Any, tmp_path: Path) -> None:
+    cues = dict.fromkeys(CUE_MEASURES.values(), 12.5)
+    runs = [Finished(tmp_path / "a", result("er") | cues), Finished(tmp_path / "b", result("scr"))]
+    (tmp_path / "report.html").write_text(page(found(runs)))
+    tab = Tab(browser, tmp_path / "report.html")
+    (row,) = tab.page.locator("#cues-tables tbody tr").all_inner_texts()
+    assert row.split() == ["er", *["12.5"] * 9]
+    tab.context.close()
+    assert tab.errors == []
 
 
 @pytest.fixture(scope="module")

@@ -224,3 +224,10 @@ def test_a_lock_file_that_is_removed_while_it_is_opened_is_opened_again(
         assert path.exists()
         assert is_held(tmp_path / "X")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_only_a_full_disk_needs_room(tmp_path: Path, number: int) -> None:
+    with pytest.raises(UserError) as told, writing_below(tmp_path):
+        raise OSError(number, "no")
+    assert ("make room" in str(told.value)) == (number == errno.ENOSPC)

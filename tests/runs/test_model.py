@@ -253,3 +253,5 @@ def test_what_from_run_cannot_load_is_a_sentence(tmp_path: Path) -> None:
     (done.folder / "model.onpro").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="is not a file that onpro saved"):
         OnlineClassifier.from_run(done.folder)
+    with pytest.raises(ValueError, match="is the folder of a run: use from_run"):
+        OnlineClassifier.load(done.folder)

@@ -161,7 +161,7 @@ def test_going_on_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert not caplog.records
     run(ER, tmp_path)
     assert [r.message for r in caplog.records] == [
-        f"{folder} goes on from step 3 of 6 (onpro resume --fresh starts over)."
+        f"{folder} resumes from step 3 of 6 (onpro resume --fresh starts over)."
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_configuration_comes_back_from_its_file(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"temperature": 1}, r"'temperature' is unknown: .*by onpro 9\.9 .*; go on with that"),
+        ({"temperature": 1}, r"'temperature' is unknown: .*by onpro 9\.9 .*; use that"),
         ({"memory": ...}, "'memory' is missing"),
         ({"temperature": 1, "versions": {"onpro": __version__}}, "'temperature' is unknown[.]$"),
         ({"temperature": 1, "versions": 7}, "'temperature' is unknown[.]$"),
@@ -346,7 +346,7 @@ def test_a_damaged_checkpoint_costs_time_and_nothing_else(
     assert same_run(run(ER, tmp_path), undisturbed)
     assert "step-5.onpro is damaged" in caplog.text
     assert "steps 5 to 5 are trained again" in caplog.text
-    assert "goes on from step 4 of 6" in caplog.text
+    assert "resumes from step 4 of 6" in caplog.text
 
 
 def test_where_all_checkpoints_are_damaged_nothing_is_touched(
@@ -393,7 +393,7 @@ def change(folder: Path, **values: Any) -> None:
 def test_a_run_of_another_device_is_refused(tmp_path: Path) -> None:
     folder = interrupted(tmp_path)
     change(folder, device="cuda")
-    with pytest.raises(UserError, match=r"of the device cuda, not cpu: go on there"):
+    with pytest.raises(UserError, match=r"of the device cuda, not cpu: resume it there"):
         run(ER, tmp_path)
     assert checkpoints_in(folder)
 

@@ -15,11 +15,11 @@ from onpro.errors import UserError, unknown
 from onpro.text import visible
 
 COMMANDS = {
-    "run": "train a method on a stream, print and save how it does",
+    "run": "train a method on a stream, print and save the result",
     "resume": "resume interrupted runs from their last checkpoints",
     "table": "reproduce a table of the paper and compare",
     "sweep": "run a grid of your own and compare its methods",
-    "methods": "list the methods, their papers and what they keep",
+    "methods": "list the methods and what they store",
     "recipes": "list the recipes of all methods or of one",
     "streams": "list the kinds of streams and their settings",
     "datasets": "list the data sets and how to name your own",
@@ -34,9 +34,9 @@ TRAINING = (["run"], ["resume"], ["table"], ["sweep"])
 
 USAGE = f"""usage: onpro COMMAND [OPTIONS]
 
-Online class-incremental learning: a model meets a stream of images once, in
-small batches, new classes keep arriving, and only a few past images may be
-kept.
+Online class-incremental learning: a model sees a stream of images once, in
+small batches, while new classes keep arriving, and only a few past images may
+be stored.
 
 commands:
 {chr(10).join(f"  {name:<10} {about}" for name, about in COMMANDS.items())}

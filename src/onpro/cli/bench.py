@@ -17,39 +17,39 @@ class Command:
     """What to measure."""
 
     methods: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of methods, or all; onpro if there is none."""
+    """Names of methods, or all. (default: onpro)"""
 
     like: str = "cifar10"
-    """Data set whose values of the methods' settings, classes, tasks and image size are taken;
-    its images are not."""
+    """Data set that gives settings, classes, tasks and the size of images; its images are not
+    loaded."""
 
     data: str = ""
-    """Data set whose images are loaded: measures instead what share of the time steps wait for
-    them, over STEPS steps of its stream."""
+    """Data set to load; measures instead how long steps wait for its images, over STEPS steps of
+    its stream."""
 
     data_dir: Path | None = None
-    """Where the data set of --data lies; else $ONPRO_DATA, else the user's cache."""
+    """Folder of data sets, also for downloads. (default: $ONPRO_DATA, else the user's cache)"""
 
     recipe: str | None = None
     """A named variation of the methods."""
 
     memory: str = "200"
-    """How many past images may be kept; several comma-separated numbers are measured in turn."""
+    """Numbers of past images that may be stored, comma-separated."""
 
     classes: str = ""
-    """Number of classes, or several comma-separated (default: that of the data set)."""
+    """Numbers of classes, comma-separated. (default: that of the data set)"""
 
     tasks: int | None = None
-    """Number of tasks the classes arrive in; else the data set's own."""
+    """Number of tasks. (default: that of the data set)"""
 
     image_size: int | None = None
-    """Side of the images in pixels; else the data set's own."""
+    """Side of the images in pixels. (default: that of the data set)"""
 
     batch_size: int = 10
     """Number of images that arrive together."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes a GPU where there is one."""
+    """Where to compute; auto is a GPU if there is one."""
 
     precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
     """Precision of the network; auto is bf16 on a GPU, fp32 on a CPU."""
@@ -58,7 +58,7 @@ class Command:
     """How steps are computed, as in onpro run."""
 
     threads: int | None = None
-    """Threads on the CPU; else 1, as in onpro run."""
+    """CPU threads. (default: 1, as in onpro run)"""
 
     compare: str = ""
     """Comma-separated engines to measure in turn, such as eager,graph, with their ratios."""

@@ -16,7 +16,7 @@ class DatasetsOptions:
     """Options of the list."""
 
     data_dir: Path | None = None
-    """Where data sets are looked for; else $ONPRO_DATA, else the user's cache."""
+    """Folder of data sets. (default: $ONPRO_DATA, else the user's cache)"""
 
     json: bool = False
     """Print the list as JSON."""

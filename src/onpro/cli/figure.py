@@ -64,10 +64,10 @@ class FigureOptions:
     """Of a stream without a run: the data set."""
 
     data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+    """Folder of data sets, also for downloads. (default: $ONPRO_DATA, else the user's cache)"""
 
     tasks: int | None = None
-    """Of a stream without a run: the number of tasks; else the data set's own."""
+    """Of a stream without a run: the number of tasks. (default: that of the data set)"""
 
     class_order: Literal["natural", "random"] = "natural"
     """Of a stream without a run: the order in which classes arrive."""
@@ -90,9 +90,12 @@ def main(arguments: Sequence[str]) -> int:
     check_stream_options(kind, command, arguments)
     parsed = parse(command, arguments, command="onpro figure", about=about)
     options = parsed.options
+    nothing = UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
+    if not options.list and not options.name:
+        raise nothing
     with importing():
         from onpro.experiments.grouping import found
-        from onpro.figures import FIGURES, draw, draw_streams
+        from onpro.figures import FIGURES, draw, draw_streams, require_savable
         from onpro.figures.arrivals import stream
         from onpro.figures.style import Options
         from onpro.runs.reading import read_runs
@@ -102,19 +105,20 @@ def main(arguments: Sequence[str]) -> int:
         listed = [[name, (known[name].__doc__ or "").splitlines()[0]] for name in sorted(known)]
         print_table(["name", "what"], listed)
         return 0
-    if options.name and options.name not in known:
+    if options.name not in known:
         raise unknown("figure", options.name, known)
+    if options.name != "stream" and not options.runs:
+        raise nothing
     path = _file(options.out or Path(), options.name)
+    require_savable(path)
     after = tuple(whole_numbers("after", options.after)) if options.after else ()
     chosen = Options(options.width, options.x, options.measure, options.data_dir, after)
     if options.name == "stream":
         configs = _configs_of(options.runs, options.data_dir)
         streams = _streams(configs or [_config(options, stream_of(parsed, kind))])
         draw_streams(streams, path, chosen)
-    elif options.name and options.runs:
-        draw(options.name, found(read_runs(options.runs)), path, chosen)
     else:
-        raise UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
+        draw(options.name, found(read_runs(options.runs)), path, chosen)
     print(f"saved {visible(str(path))}")
     return 0
 

@@ -19,7 +19,7 @@ class Command:
 
 def main(arguments: Sequence[str]) -> int:
     """List the methods and wrappers."""
-    about = "List the methods, their papers and what they keep, and the wrappers of methods."
+    about = "List the methods and what they store, and the wrappers of methods."
     options = parse(Command, arguments, command="onpro methods", about=about)
     methods = [outline.about for outline in outlines().values()]
     wrappers = [outline.about for outline in wrapper_outlines().values()]
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     fields = ("name", "title", "year", "memory", "inference", "images_per_step")
     print_table(
-        ["name", "method", "year", "keeps", "predicts by", "images per step"],
+        ["name", "method", "year", "stores", "predicts by", "images per step"],
         [[str(about[field]) for field in fields] for about in methods],
     )
     print("\nWrappers of methods; er-rot is the method er wrapped in rot:")

@@ -23,7 +23,7 @@ class ComputeOptions:
     """How runs compute, and what they keep."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes a GPU where there is one."""
+    """Where to compute; auto is a GPU if there is one."""
 
     precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
@@ -38,7 +38,7 @@ class ComputeOptions:
     equal."""
 
     data_dir: Path | None = None
-    """Where data sets lie or are downloaded to; else $ONPRO_DATA, else the user's cache."""
+    """Folder of data sets, also for downloads. (default: $ONPRO_DATA, else the user's cache)"""
 
     keep_model: Literal["no", "end", "tasks"] = "end"
     """Keep the trained model in the run folder, for onpro predict, OnlineClassifier.from_run and
@@ -72,29 +72,29 @@ class ExecutionOptions:
     """Where to run: on this machine, on a Ray cluster, or as SLURM jobs."""
 
     workers: str = "auto"
-    """How many runs at once; auto: one for each core, or as many as fit on the GPUs or the Ray
-    cluster; 100 SLURM jobs."""
+    """Number of runs at once; auto is one for each core, as many as fit on the GPUs or the Ray
+    cluster, or 100 SLURM jobs."""
 
     at_once: int | None = None
-    """How many runs share a GPU, at most 32; else one for each 7 GiB of its memory with images of
-    32×32, on Ray one."""
+    """Number of runs that share a GPU, at most 32. (default: one for each 7 GiB of its memory with
+    images of 32×32 pixels; on Ray one)"""
 
     threads: int | None = None
-    """Threads of a run on the CPU, and its cores on Ray and SLURM; else those it began with, else
-    1. Large networks gain from more; their number changes the last digits of a result."""
+    """CPU threads of a run, and its cores on Ray and SLURM. Large networks gain from more, but the
+    number changes the last digits of a result. (default: that of an interrupted run, else 1)"""
 
     gpus: int | None = None
-    """How many GPUs of this machine to use; else all."""
+    """Number of GPUs of this machine to use. (default: all)"""
 
     ray_address: str | None = None
-    """Ray cluster to use; else one is started on this machine and stopped at the end."""
+    """Address of a Ray cluster. (default: start one on this machine, and stop it at the end)"""
 
     partition: str | None = None
     """SLURM partition."""
 
     time: int | None = None
-    """Time limit of a SLURM job in minutes (default: 240). A run that reaches it is resumed in
-    another job."""
+    """Time limit of a SLURM job in minutes. A run that reaches it is resumed in another job.
+    (default: 240)"""
 
     slurm: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Another parameter of sbatch as KEY=VALUE, such as account=lab or mem=16G; can be repeated."""
@@ -104,10 +104,10 @@ class ExecutionOptions:
     each task only."""
 
     tensorboard: bool = False
-    """Log for TensorBoard too, into the run folder."""
+    """Also log to TensorBoard, in the run folder."""
 
     wandb: bool = False
-    """Log for Weights & Biases too; offline where nobody is logged in or WANDB_MODE says so."""
+    """Also log to Weights & Biases; offline without a login, or if WANDB_MODE says so."""
 
     def check(self) -> None:
         """Raise UserError for values that cannot work."""
@@ -115,7 +115,7 @@ class ExecutionOptions:
         from onpro.training import require_interval
 
         require_interval(self.checkpoint_every)
-        require_threads(self.threads)
+        require_threads(self.threads, here=self.on == "local")
         self.number_of_workers()
         self.sbatch()
         if self.at_once is not None and not 1 <= self.at_once <= MOST_AT_ONCE:
@@ -168,13 +168,13 @@ class ManyOptions:
     """Where the runs of a table or sweep are, and what is printed of them."""
 
     out: Path = Path("runs")
-    """Where run folders are made and looked for."""
+    """Folder in which run folders are created and looked for."""
 
     dry_run: bool = False
-    """Print what is done and what is left to do, with the time that may take, and run nothing."""
+    """Print what is done, what is left and how long that may take, and run nothing."""
 
     calibrate: bool = False
-    """In a dry run, time a short stream of what has never been run in OUT."""
+    """In a dry run, time a short stream of experiments that have no run in OUT."""
 
     format: Format = "text"
     """How the table is printed; with --dry-run, all but text have a line for each experiment."""

@@ -24,7 +24,7 @@ class PackOptions:
     """Run folders, packed files, or folders that contain them at any depth."""
 
     replace: bool = False
-    """Replace a result in the file by another result of the same run; else that is refused."""
+    """Replace a result in the file by another result of the same run, instead of refusing it."""
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def parse(
     """
     if "--keep-model" in option_types(kind):
         arguments = [word for given in arguments for word in SHORT_FORMS.get(given, (given,))]
-    _check_names(kind, arguments)
+    _check_names(kind, arguments, command)
     groups = _groups(kind)
     values = {name: _values(getattr(default, name)) if default else {} for name in groups}
     explained = {name: _explained(group, values[name], given_by) for name, group in groups.items()}
@@ -273,13 +273,13 @@ def option_types(kind: type[object]) -> dict[str, Any]:
     return types
 
 
-def _check_names(kind: type[object], arguments: Sequence[str]) -> None:
+def _check_names(kind: type[object], arguments: Sequence[str], command: str) -> None:
     """Raise UserError for an unknown option, naming the nearest one."""
     known = {"--help", *option_types(kind)}
     for argument in arguments:
         name = argument.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in known:
-            raise unknown("option", name, known, listed=False)
+            raise unknown("option", name, known, listed=False, see=f"{command} --help")
 
 
 def _sentence(complaint: str, command: str) -> str:

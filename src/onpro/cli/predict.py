@@ -30,7 +30,7 @@ class Command:
     """Image files, or folders of them."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes a GPU where there is one."""
+    """Where to compute; auto is a GPU if there is one."""
 
     json: bool = False
     """Print a JSON list of objects with file, class and probability."""
@@ -82,10 +82,12 @@ def _files(path: Path) -> Iterator[Path]:
             raise UserError(f"{path} is neither a file nor a folder.")
         yield path
         return
-    for file in sorted(path.rglob("*")):
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        if file.suffix.lower() in SUFFIXES and not hidden and file.is_file():
-            yield file
+    files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in SUFFIXES]
+    seen = [f for f in files if not any(p.startswith(".") for p in f.relative_to(path).parts)]
+    found = [file for file in seen if file.is_file()]
+    if not found:
+        raise UserError(f"the folder {path} has no image file.")
+    yield from found
 
 
 def _load(run: Path, device: str) -> "ImageClassifier":

@@ -40,6 +40,10 @@ PICTURED = {
 """Figures of a page, and what it says of them."""
 
 
+CONTENTS = ("streams", "leaderboard", "coverage", "compare")
+"""Options that take the place of the tables of results."""
+
+
 @dataclass(frozen=True)
 class ReportOptions:
     """Which runs to report, and how."""
@@ -97,11 +101,15 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     kind = _format(options)
+    _require_one_content(options, kind)
     with importing():
         from onpro.experiments.grouping import found
         from onpro.reports import page
-        from onpro.runs.files import save
+        from onpro.runs.files import require_folder_of, save
         from onpro.runs.reading import read_runs, warn
+
+    if options.out:
+        require_folder_of(options.out)
 
     passed_over: list[str] = []
 
@@ -125,20 +133,19 @@ def main(arguments: Sequence[str]) -> int:
 def _pictures(experiments: "Sequence[Experiment]") -> "list[Picture]":
     """Return figures of the networks kept, of the most accurate experiments of some places."""
     from onpro.figures import rendered
-    from onpro.figures.models import has_model
-    from onpro.methods import method
+    from onpro.figures.models import lacks_model, lacks_scores
     from onpro.reports import Picture
 
     places: dict[tuple[str, int], list[Experiment]] = {}
     for one in experiments:
-        if has_model(one):
+        if not lacks_model(one):
             places.setdefault((one.data, one.memory), []).append(one)
     pictures = []
     for (data, memory), members in list(places.items())[:MOST_PLACES]:
         for figure, about in PICTURED.items():
             try:
-                if figure == "attention":  # of class scores
-                    members = [m for m in members if not method(m.method).predicts_from_memory]
+                if figure == "attention":
+                    members = [one for one in members if not lacks_scores(one)]
                 if not members:
                     continue
                 png = rendered(figure, members[:MOST_PICTURED], "png", dpi=130)
@@ -184,6 +191,17 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     if kind in ("text", "markdown"):
         return f"{tables}\n\n{conditions(experiments)}"
     return tables
+
+
+def _require_one_content(options: ReportOptions, kind: str) -> None:
+    """Raise UserError for options that ask for different reports, or for what a page lacks."""
+    asked = [name for name in CONTENTS if getattr(options, name)]
+    if len(asked) > 1:
+        raise UserError(f"--{asked[0]} and --{asked[1]} are different reports: choose one.")
+    if asked and kind == "html":
+        raise UserError(f"a page has no --{asked[0]}: leave it out, or choose another format.")
+    if options.streams and kind not in ("text", "markdown"):
+        raise UserError(f"--streams prints Markdown, not {kind}: leave out --format and --out.")
 
 
 def _on_terminal() -> bool:

@@ -26,7 +26,7 @@ class ResumeOptions:
     """Run folders."""
 
     data_dir: Path | None = None
-    """Where data sets lie now; else where they lay when the run began."""
+    """Folder of data sets. (default: that with which the run began)"""
 
     fresh: bool = False
     """Start over instead, with the same settings."""

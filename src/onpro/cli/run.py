@@ -20,6 +20,7 @@ from onpro.cli.stream_options import (
     command_with,
     stream_of,
 )
+from onpro.data.registry import find as find_data
 from onpro.errors import UserError
 from onpro.streams import Disjoint, StreamKind
 from onpro.validation import split_method
@@ -37,7 +38,7 @@ class RunOptions:
     """Data set: a name that `onpro datasets` lists, or folder:PATH for your own images."""
 
     memory: int = 100
-    """How many past images may be kept."""
+    """Number of past images that may be stored."""
 
     recipe: str | None = None
     """A named variation of the method, such as an ablation of the paper."""
@@ -49,7 +50,7 @@ class RunOptions:
     """Number of runs, with seeds SEED, SEED+1, ...; several run at once."""
 
     out: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are created."""
 
     json: bool = False
     """Print the result as JSON on the last line of standard output, all else on standard error."""
@@ -58,14 +59,14 @@ class RunOptions:
     """Kind of stream: a name that `onpro streams` lists. Its settings are further options."""
 
     tasks: int | None = None
-    """Number of tasks the classes arrive in; else the data set's own. A stream without tasks has as
-    many evaluations."""
+    """Number of tasks; for a stream without tasks, of evaluations. (default: that of the data
+    set)"""
 
     hide_boundaries: bool = False
-    """Do not tell the method when a task begins; it then sees one where a new class arrives."""
+    """Do not announce tasks; for the method, one then begins when a new class arrives."""
 
     evaluations: int = 0
-    """Evaluate at so many equal distances too, beside after each task, for anytime_accuracy."""
+    """Number of further evaluations, evenly spaced over the stream, for anytime_accuracy."""
 
     batch_size: int = 10
     """Number of images that arrive together (default from the paper)."""
@@ -74,17 +75,17 @@ class RunOptions:
     """Order in which classes arrive: as numbered (default from the paper) or drawn by the seed."""
 
     image_size: int | None = None
-    """Side in pixels to which images are resized once; else the data set's own."""
+    """Side in pixels to which images are resized. (default: that of the data set)"""
 
     limit_per_class: int | None = None
-    """Use only so many training and test images of each class, for a quick try."""
+    """Number of training and test images of each class to use, for a quick try. (default: all)"""
 
     validation: float = 0.0
-    """Hold out this share of each class's training images and evaluate on them, not on test images,
+    """Share of each class's training images to hold out and evaluate on instead of the test images,
     to choose settings."""
 
     fresh: bool = False
-    """Start over even if this very run is already finished or interrupted in OUT."""
+    """Start over even if this run is already finished or interrupted in OUT."""
 
 
 GROUPS = {
@@ -211,6 +212,7 @@ def _parse(name: str, arguments: Sequence[str], *, named: bool) -> tuple[Any, ty
     _check_wrapped_options(name, known.settings, arguments)
     check_stream_options(kind, command, arguments)
     first = parse(command, arguments, **say).run
+    find_data(first.data)
     _check_data(first.data)
     if first.recipe and first.recipe not in known.recipes:
         for wrapper, added in wrapper_outlines().items():

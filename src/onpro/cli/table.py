@@ -50,22 +50,23 @@ class TableOptions:
     """Number of runs of each cell, with seeds SEED, SEED+1, ... (default: as many as the paper)."""
 
     limit_per_class: int | None = None
-    """Use only so many images of each class, for a quick try; the paper's values are left out."""
+    """Number of images of each class to use, for a quick try; omits the paper's values. (default:
+    all)"""
 
     validation: float = 0.0
-    """Hold out this share of each class's training images and evaluate on them, not on test images;
-    the paper's values are left out."""
+    """Share of each class's training images to hold out and evaluate on instead of the test images;
+    omits the paper's values."""
 
     stream: str = "disjoint"
-    """Kind of stream: a name that `onpro streams` lists, whose settings are further options; the
-    paper's values are left out."""
+    """Kind of stream: a name that `onpro streams` lists, whose settings are further options. Kinds
+    other than the default omit the paper's values."""
 
     hide_boundaries: bool = False
-    """Do not tell methods when a task begins; the paper's values are left out."""
+    """Do not announce tasks; omits the paper's values."""
 
     evaluations: int = 0
-    """Evaluate at so many equal distances too, beside after each task, for the measure anytime; the
-    paper's values are left out."""
+    """Number of further evaluations, evenly spaced over the stream, for the measure anytime; omits
+    the paper's values."""
 
 
 GROUPS: dict[str, Any] = {

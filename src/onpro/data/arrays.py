@@ -109,10 +109,10 @@ def _as_nchw(pixels: Tensor) -> Tensor:
         )
     first, last = pixels.shape[1] in (1, 3), pixels.shape[3] in (1, 3)
     if first == last:
-        sides = "either side" if first else "neither side"
+        problem = "both the second and the last axis have" if first else "no axis has"
         raise ValueError(
-            f"images of shape {tuple(pixels.shape)} have no clear channel axis: {sides} has 1 or 3"
-            " channels"
+            f"images of shape {tuple(pixels.shape)} have no clear channel axis: {problem} 1 or 3"
+            f" channels{'; drop the alpha channel' if 4 in pixels.shape[1::2] else ''}"
         )
     pixels = pixels if first else pixels.permute(0, 3, 1, 2)
     return pixels.expand(-1, 3, -1, -1)
@@ -122,7 +122,10 @@ def _as_uint8(pixels: Tensor) -> Tensor:
     if pixels.dtype == torch.uint8:
         return pixels
     if pixels.dtype not in FLOATS:
-        raise ValueError(f"images must be uint8 or floats in 0…1, not {pixels.dtype}")
+        dtype = str(pixels.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"images must be uint8 or floats in 0…1, not {dtype}: convert pixels in 0…255 to uint8"
+        )
     if not bool(pixels.isfinite().all()):
         raise ValueError("images must not contain NaN or infinite values")
     pixels = pixels.float()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from onpro.errors import UserError
 
@@ -129,6 +129,11 @@ def decode_image(encoded: Encoded, size: int, quota: Taking | None = None) -> Pi
         raise UserError(f"the image {name} has too many pixels; shrink or remove it.") from error
     except MemoryError:
         raise
+    except UnidentifiedImageError as error:
+        raise UserError(
+            f"the image {name} cannot be read (it is damaged, or not an image); replace or remove"
+            " it."
+        ) from error
     except Exception as error:  # Pillow raises many kinds of errors on damaged files
         raise UserError(
             f"the image {name} cannot be read ({error}); replace or remove it."

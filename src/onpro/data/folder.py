@@ -108,6 +108,12 @@ def _existing_split(path: Path) -> tuple[Files, Files]:
 
 def _random_split(path: Path, seed: int) -> tuple[Files, Files]:
     files = _list(path)
+    for part, other in (("train", "test"), ("test", "train")):
+        if list(files) == [part]:
+            raise UserError(
+                f"{path} has a folder {part} but no folder {other}; add it, or give"
+                f" folder:{path / part}, of which a fifth is set aside for testing."
+            )
     _require_two_classes(files, path)
     for name, images in files.items():
         if len(images) < 2:

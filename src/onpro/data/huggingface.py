@@ -95,7 +95,8 @@ def _open(name: str, config: str | None) -> Mapping[str, Any]:
             loaded = datasets.load_dataset(str(path) if path.is_dir() else name, config)
     except (OSError, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"the data set {name} cannot be loaded: {said}.") from error
+        remedy = "check the name and the network" if not path.is_dir() else "check the folder"
+        raise UserError(f"the data set {name} cannot be loaded ({said}): {remedy}.") from error
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     return splits
 

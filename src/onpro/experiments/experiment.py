@@ -122,10 +122,16 @@ class Experiment:
     """Why a planned experiment cannot be run."""
 
     @property
+    def method_and_recipe(self) -> str:
+        """Method and recipe."""
+        return f"{self.method} ({self.recipe})" if self.recipe else self.method
+
+    @property
     def name(self) -> str:
         """Method, recipe, settings given by hand, and the detail, in one line."""
-        method = f"{self.method} ({self.recipe})" if self.recipe else self.method
-        return " ".join(", ".join(filter(None, [method, *self.by_hand, self.detail])).split())
+        return " ".join(
+            ", ".join(filter(None, [self.method_and_recipe, *self.by_hand, self.detail])).split()
+        )
 
     def __str__(self) -> str:
         return f"{self.name}, {self.data}, M = {self.memory}"

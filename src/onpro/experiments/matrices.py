@@ -84,6 +84,8 @@ class Course:
     """Of the classes, or of groups of neighbours."""
     columns: list[str]
     """Tasks learned by each evaluation, or images seen where there are other evaluations."""
+    at: str
+    """What columns are: `after task` or `images seen`."""
     rows: list[list[float | None]]
     group: int
     """How many neighbouring classes a row stands for; it is their mean."""
@@ -115,19 +117,20 @@ def course(
     orders = [_class_names(run) for run in alike]
     same = all(order == orders[0] for order in orders)
     names = orders[0] if same else [str(k + 1) for k in range(classes)]
-    return Course(_group_labels(names, starts, " … "), _evaluations(alike[0], shown), cells, group)
+    labels = _group_labels(names, starts, " … ")
+    return Course(labels, *_evaluations(alike[0], shown), cells, group)
 
 
 def _shape(run: Finished, field: str) -> tuple[int, int]:
     return len(run.result[field]), len(run.result[field][0])
 
 
-def _evaluations(run: Finished, shown: Sequence[int]) -> list[str]:
-    """Return labels of evaluations."""
+def _evaluations(run: Finished, shown: Sequence[int]) -> tuple[list[str], str]:
+    """Return labels of evaluations, and what they are."""
     curve = run.result.get("curve", ())
     if len(curve) <= len(run.result["accuracy"]) or len(curve) <= shown[-1]:
-        return [str(k + 1) for k in shown]
-    return [f"{curve[k]['images']:,}" for k in shown]
+        return [str(k + 1) for k in shown], "after task"
+    return [f"{curve[k]['images']:,}" for k in shown], "images seen"
 
 
 def _class_names(run: Finished) -> list[str]:

@@ -15,7 +15,7 @@ from onpro.experiments.experiment import MOST_SEEDS, Pairs, Setup
 from onpro.experiments.grouping import STREAM
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tomlfile import TomlFile, Where
-from onpro.methods import method, recipes
+from onpro.methods import method, methods, recipes
 from onpro.runs.config import RunConfig
 from onpro.runs.method_file import resolve
 from onpro.streams import Disjoint, StreamKind, find_kind, stream_kind, stream_kinds
@@ -69,8 +69,13 @@ def _setups(file: TomlFile) -> Iterator[Setup]:
 def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None:
     known = {*KEYS, *(key for kind in stream_kinds().values() for key in _settings_of(kind))}
     for key in values:
-        if key not in known:
-            raise file.wrong(where, key, str(unknown("key", key, known)))
+        if key in known:
+            continue
+        settings = (fields(kind.settings_type) for kind in methods().values())
+        if any(key == setting.name for own in settings for setting in own):
+            said = f"{key} is a setting of methods: write settings.{key}."
+            raise file.wrong(where, key, said)
+        raise file.wrong(where, key, str(unknown("key", key, known)))
     if not isinstance(values.get("settings", {}), dict):
         raise file.wrong(where, "settings", "settings must be a table, such as [runs.settings].")
 

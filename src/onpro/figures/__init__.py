@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import Experiment
 from onpro.figures.arrivals import stream
-from onpro.figures.contents import memory
 from onpro.figures.costs import compute, time
 from onpro.figures.curves import accuracy, forgetting
 from onpro.figures.gradcam import attention
-from onpro.figures.matrices import confusion, matrix
+from onpro.figures.matrices import confusion, matrix, memory
 from onpro.figures.projections import features
 from onpro.figures.published import paper
 from onpro.figures.settings import replay, sweep
 from onpro.figures.shortcuts import shortcut
 from onpro.figures.similarities import prototypes
 from onpro.figures.style import Options
-from onpro.runs.files import save
+from onpro.runs.files import require_folder_of, save
 from onpro.streams import ClassIncremental
 
 if TYPE_CHECKING:
@@ -66,12 +65,22 @@ def draw_streams(
     _save(lambda: stream(streams, options or Options()), path)
 
 
+def require_savable(path: Path) -> None:
+    """Raise UserError if a figure cannot be saved there, because of the folder or the ending."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if _format(path) not in FigureCanvasBase.get_supported_filetypes():
+        raise UserError(f"cannot save a figure as {path}: end it in .png, .pdf or .svg.")
+    require_folder_of(path)
+
+
+def _format(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower()
+
+
 def _save(drawing: "Callable[[], Figure]", path: Path) -> None:
-    try:
-        content = _rendered(drawing, path.suffix.removeprefix(".").lower())
-    except ValueError as error:  # matplotlib does not know the ending
-        raise UserError(f"cannot save a figure as {path}: {error}.") from None
-    save(path, content)
+    require_savable(path)
+    save(path, _rendered(drawing, _format(path)))
 
 
 def _rendered(drawing: "Callable[[], Figure]", format: str, dpi: int = 200) -> bytes:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from onpro.figures.style import INK, QUIET, Options, blank, wrapped
+from onpro.figures.style import INK, QUIET, Options, blank, letters, name_rows, short, wrapped
 from onpro.streams import ClassIncremental
-from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +19,6 @@ BINS = 120
 
 FEW = 20
 """Up to so many classes are named."""
-
-LONGEST_NAME = 16
 
 
 def stream(streams: Mapping[str, ClassIncremental], options: Options) -> "Figure":
@@ -43,11 +40,9 @@ def stream(streams: Mapping[str, ClassIncremental], options: Options) -> "Figure
             interpolation="nearest",
             extent=(0, shown.num_images, shown.num_classes - 0.5, -0.5),
         )
-        letters = int(95 * options.inches / options.font)
-        axes.set_title(
-            wrapped(title, letters), loc="left", color=INK, size=options.font, parse_math=False
-        )
-        _label_classes(axes, shown)
+        title = wrapped(title, letters(0.75 * options.inches, options.font))
+        axes.set_title(title, loc="left", color=INK, size=options.font, parse_math=False)
+        _label_classes(axes, shown, options)
         _mark_evaluations(axes, shown)
     panels[-1, 0].set_xlabel(
         "images seen; dots: evaluations, lines: ends of tasks", color=INK, size=options.font
@@ -72,15 +67,13 @@ def shares(shown: ClassIncremental) -> NDArray[np.float64]:
     return percent
 
 
-def _label_classes(axes: "Axes", shown: ClassIncremental) -> None:
-    axes.tick_params(length=0, colors=INK, labelsize=8)
+def _label_classes(axes: "Axes", shown: ClassIncremental, options: Options) -> None:
+    axes.tick_params(length=0, colors=INK, labelsize=options.font - 1)
     axes.spines[:].set_visible(False)
     if shown.num_classes > FEW:
-        axes.set_ylabel("class, in order of arrival", color=INK)
+        axes.set_ylabel("class, in order of arrival", color=INK, size=options.font)
         return
-    names = [visible(name) for name in shown.classes]
-    cut = [n if len(n) <= LONGEST_NAME else f"{n[: LONGEST_NAME - 1]}…" for n in names]
-    axes.set_yticks(range(len(cut)), cut, parse_math=False)
+    name_rows(axes, [short(name) for name in shown.classes])
 
 
 def _mark_evaluations(axes: "Axes", shown: ClassIncremental) -> None:

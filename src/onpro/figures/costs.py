@@ -1,6 +1,7 @@
 """Figures of training time and of accuracy against compute."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError
@@ -8,25 +9,29 @@ from onpro.experiments.experiment import Experiment
 from onpro.figures.style import (
     COLORS,
     INK,
-    LIGHT,
     MARKERS,
     QUIET,
     Options,
     blank,
+    joined,
+    letters,
+    name_rows,
     names_of,
     plain,
     wrapped,
 )
 from onpro.runs.result import machine
-from onpro.text import visible, written
+from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
 
 AXES = {"seconds": "training time, s", "images": "training images through the network"}
 """What the horizontal axis of `compute` can show."""
+
+SHARED = "#9fc6e2"
+"""Colour of runs that shared their device."""
 
 
 def time(experiments: Sequence[Experiment], options: Options) -> "Figure":
@@ -36,37 +41,37 @@ def time(experiments: Sequence[Experiment], options: Options) -> "Figure":
     that has the device alone. Experiments on different hardware have panels of their own.
     """
     groups: dict[str, list[Experiment]] = {}
-    for one in experiments:
-        result = one.runs[0].result
-        place = f"{machine(result['hardware'])}, {result['precision']}"
-        groups.setdefault(place, []).append(one)
-    rows = [len(members) for members in groups.values()]
-    heights = [count + 2 for count in rows]
-    figure = blank(options, 0.03 * options.font * sum(heights))
-    panels = figure.subplots(len(groups), squeeze=False, height_ratios=heights)
-    for axes, (place, members) in zip(panels[:, 0], groups.items(), strict=True):
-        ordered = sorted(members, key=_seconds, reverse=True)
-        names, where = names_of(ordered)
-        shared = [_shared(one) for one in ordered]
-        colors = ["#9fc6e2" if is_shared else COLORS[0] for is_shared in shared]
-        bars = axes.barh(range(len(ordered)), [_seconds(one) for one in ordered], color=colors)
-        axes.bar_label(
-            bars,
-            [
-                f" {written(_seconds(one), '.0f')} s, {_images(one) / _seconds(one):,.0f} images/s"
-                f"{', shared' if is_shared else ''}"
-                for one, is_shared in zip(ordered, shared, strict=True)
-            ],
-            color=INK,
-            size=options.font - 1,
-        )
-        axes.set_yticks(range(len(ordered)), [wrapped(name, 44) for name in names])
-        for text in axes.get_yticklabels():
-            text.set_parse_math(False)
-        plain(axes, options, ", ".join(filter(None, ["training time, s", where, visible(place)])))
-        axes.grid(axis="x", color=LIGHT, linewidth=0.8)
-        axes.grid(visible=False, axis="y")
-        axes.margins(x=0.35)
+    for one in sorted(experiments, key=_seconds):
+        groups.setdefault(_place(one), []).append(one)
+    widest = letters(0.4 * options.inches, options.font - 1)
+    named = [names_of(members) for members in groups.values()]
+    labels = [[wrapped(name, widest) for name in names] for names, _ in named]
+    lines = max(label.count("\n") + 1 for names in labels for label in names)
+    heights = [lines * len(names) + 5 for names in labels]
+    figure = blank(options, 0.022 * options.font * sum(heights))
+    parts = figure.subfigures(len(groups), squeeze=False, height_ratios=heights)[:, 0]
+    for part, (place, members), (_, common), names in zip(
+        parts, groups.items(), named, labels, strict=True
+    ):
+        shared = [_shared(one) for one in members]
+        note = "lighter: shared the device" if any(shared) else ""
+        about = wrapped(joined(common, place, note), letters(options.inches, options.font))
+        part.suptitle(about, x=0.01, ha="left", color=INK, size=options.font, parse_math=False)
+        seconds = [_seconds(one) for one in members]
+        speeds = [_images(one) / spent for one, spent in zip(members, seconds, strict=True)]
+        panels = part.subplots(1, 2, sharey=True)
+        for axes, title, values in zip(panels, ("s", "images/s"), (seconds, speeds), strict=True):
+            colors = [SHARED if is_shared else COLORS[0] for is_shared in shared]
+            bars = axes.barh(range(len(values)), values, color=colors)
+            shown = [f"{value:,.{0 if value >= 10 else 1}f}" for value in values]
+            axes.bar_label(bars, shown, padding=2, color=INK, size=options.font - 1)
+            plain(axes, options, grid="x")
+            axes.set_title(f"training, {title}", loc="left", color=INK, size=options.font)
+            axes.margins(x=0.35)
+            axes.locator_params(axis="x", nbins=3)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        name_rows(panels[0], names)
+        panels[0].set_ylim(len(names) - 0.5, -0.5)
     return figure
 
 
@@ -76,13 +81,13 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
     if x not in AXES:
         raise UserError(f"compute has {' or '.join(AXES)} on its axis, not '{x}'.")
     cost = _seconds if x == "seconds" else _images
-    names, place = names_of(experiments)
+    names, common = names_of(experiments)
     points = sorted(
         (cost(one), _accuracy(one), name) for one, name in zip(experiments, names, strict=True)
     )
-    figure = blank(options, 0.72 * options.inches)
+    figure = blank(options, max(0.72 * options.inches, 0.01 * options.font * len(points)))
     axes = figure.subplots()
-    plain(axes, options, ", ".join(filter(None, ["average accuracy at the end, %", place])))
+    plain(axes, options, joined("average accuracy at the end, %", common))
     front, highest = [], -1.0
     for seconds, accuracy, _ in points:
         if accuracy > highest:
@@ -95,50 +100,73 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
             [accuracy],
             linestyle="",
             marker=MARKERS[number % len(MARKERS)],
-            markersize=0.7 * options.font,
+            markersize=0.6 * options.font,
             color=COLORS[number % len(COLORS)],
         )
     axes.margins(x=0.2, y=0.1)
+    title = AXES[x]
+    if x == "seconds":
+        places = {_place(one) for one in experiments}
+        title = f"{title}, on {visible(places.pop()) if len(places) == 1 else 'different machines'}"
     if points[-1][0] > 20 * points[0][0]:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-        axes.set_xlabel(f"{AXES[x]} (log scale)", color=INK, size=options.font)
+        title = f"{title} (log scale)"
     else:
         axes.set_xlim(left=0)
-        axes.set_xlabel(AXES[x], color=INK, size=options.font)
-    _label_points(figure, axes, points, options)
+        axes.locator_params(axis="x", nbins=6)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    axes.set_xlabel(title, color=INK, size=options.font, parse_math=False)
+    _label_points(figure, axes, points, front, options)
     return figure
 
 
-OFFSETS = tuple((side, up) for up in (0, 11, -11, 22, -22) for side in (6, -6))
-"""Where the label of a point can be, in points from it; the first free place is taken."""
+DISTANCES = (0, 8, -8, 16, -16, 24, -24, 32, -32, 40, -40)
+"""How far above a point its label can be, in points; the first free place is taken."""
 
 
 def _label_points(
-    figure: "Figure", axes: "Axes", points: Sequence[tuple[float, float, str]], options: Options
+    figure: "Figure",
+    axes: "Axes",
+    points: Sequence[tuple[float, float, str]],
+    front: Sequence[tuple[float, float]],
+    options: Options,
 ) -> None:
-    """Write the name of each point beside it, without overlap where possible."""
+    """Write names beside points, inside the axes and off other names, points and the front."""
+    from matplotlib.transforms import Bbox
+
     figure.draw_without_rendering()  # fixes the place of the axes
-    taken: list[Bbox] = []
+    frame = axes.get_window_extent()
+    half = 0.35 * options.font * figure.dpi / 72
+    centres = axes.transData.transform([point[:2] for point in points])
+    taken = [Bbox([centre - half, centre + half]) for centre in centres]
+    for (x, y), (next_x, next_y) in pairwise(front):
+        ends = [[(x, y), (next_x, y)], [(next_x, y), (next_x, next_y)]]
+        taken += [Bbox(axes.transData.transform(end)) for end in ends]
+    places = [(side * (5 + 0.2 * abs(up)), up) for up in DISTANCES for side in (1, -1)]
     for x, y, name in points:
-        for right, up in OFFSETS:
-            label = axes.annotate(
-                wrapped(name, 30),
-                (x, y),
-                xytext=(right, up),
-                textcoords="offset points",
-                ha="left" if right > 0 else "right" if right < 0 else "center",
-                va="center",
-                color=INK,
-                size=options.font - 1,
-                parse_math=False,
-                bbox={"pad": 0.5, "color": "white", "alpha": 0.8},
-            )
+        label = axes.annotate(
+            wrapped(name, 24),
+            (x, y),
+            xytext=places[0],
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            size=options.font - 1,
+            parse_math=False,
+        )
+        for place in places:
+            label.set(ha="left" if place[0] > 0 else "right")
+            label.xyann = place
             box = label.get_window_extent()
-            if not any(box.overlaps(other) for other in taken) or (right, up) == OFFSETS[-1]:
-                taken.append(box)
+            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1
+            if inside and not any(box.overlaps(other) for other in taken):
                 break
-            label.remove()
+        taken.append(box)
+
+
+def _place(experiment: Experiment) -> str:
+    result = experiment.runs[0].result
+    return f"{machine(result['hardware'])}, {result['precision']}"
 
 
 def _seconds(experiment: Experiment) -> float:

@@ -10,13 +10,12 @@ from onpro.experiments import Summary, summarise
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.statistics import accuracy_curve, forgetting_curve
 from onpro.figures.style import (
-    COLORS,
-    DASHES,
     INK,
-    MARKERS,
     Legend,
     Options,
     blank,
+    joined,
+    line_style,
     names_of,
     plain,
 )
@@ -65,27 +64,18 @@ def _lines(
     legend = Legend([_label(name, values[-1]) for name, values in lines], options)
     figure = blank(options, 0.5 * options.inches + legend.height)
     axes = figure.subplots()
-    plain(axes, options, ", ".join(filter(None, [title, place])))
+    plain(axes, options, joined(title, place))
     for number, (_, values) in enumerate(lines):
         tasks = range(1, len(values) + 1)
         means = [task.mean for task in values]
-        color = COLORS[number % len(COLORS)]
-        axes.plot(
-            tasks,
-            means,
-            color=color,
-            linewidth=0.2 * options.font,
-            linestyle=DASHES[number % len(DASHES)],
-            marker=MARKERS[number % len(MARKERS)],
-            markersize=0.55 * options.font,
-            markevery=math.ceil(len(tasks) / 20),
-        )
+        style = line_style(number, options)
+        axes.plot(tasks, means, markevery=math.ceil(len(tasks) / 20), **style)
         if len(lines) <= FEW:
             spread = [task.deviation or 0.0 for task in values]
             low, high = (
                 [mean + side * s for mean, s in zip(means, spread, strict=True)] for side in (-1, 1)
             )
-            axes.fill_between(tasks, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.fill_between(tasks, low, high, color=style["color"], alpha=0.15, linewidth=0)
     axes.set_ylim(0, 100)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("tasks learned", color=INK, size=options.font)
@@ -104,5 +94,4 @@ def _summaries(experiment: Experiment, curve: Curve) -> list[Summary]:
 
 def _label(title: str, end: Summary) -> str:
     spread = "" if end.deviation is None else f" ± {written(end.deviation, '.1f')}"
-    runs = counted(end.n, "run").replace(" ", "\u00a0")
-    return f"{title}: {written(end.mean, '.1f')}{spread} ({runs})"
+    return f"{title}: {written(end.mean, '.1f')}{spread} ({counted(end.n, 'run')})"

@@ -1,5 +1,6 @@
 """Figure of where networks look: GradCAM++ overlays on test images."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,19 @@ from torch.nn.functional import interpolate
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
-from onpro.figures.models import KeptModel, load_models
-from onpro.figures.style import INK, Options, blank, names_of, wrapped
+from onpro.figures.models import KeptModel, lacks_model, lacks_scores, load_models
+from onpro.figures.style import (
+    COLORS,
+    INK,
+    Options,
+    blank,
+    drawable,
+    letters,
+    names_of,
+    short,
+    wrapped,
+)
 from onpro.methods.registry import AnyMethod
-from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +32,12 @@ MAPS = ("last", "fine")
 MOST_TASKS = 5
 """Largest number of rows; of more tasks, some at equal distances."""
 
+MOST_COLUMNS = {"column": 5, "page": 9}
+"""Largest number of networks side by side; more are below each other."""
+
+LARGEST_IMAGE = 1.1
+"""Largest side of an image, in inches."""
+
 CANDIDATES = 50
 """Number of test images of a task among which one is chosen."""
 
@@ -29,52 +45,51 @@ CANDIDATES = 50
 def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
     """Where networks look: GradCAM++ on test images (Figs. 1, A1; `--x last|fine`).
 
-    A row for each task, a column for each network. All networks are shown the same image of a task:
-    of its first 50 test images, the one that most of them classify correctly, the first of several.
-    The map is that of the predicted class, on the last feature maps or on the last of twice their
-    resolution (`fine`); an orange frame marks a wrong prediction.
+    A row for each task, a column for each network; more networks than fit are below each other. All
+    networks are shown the same image of a task: of its first 50 test images, the one that most of
+    them classify correctly, the first of several. The map is that of the predicted class, on the
+    last feature maps or on the last of twice their resolution (`fine`); an orange frame marks a
+    wrong prediction.
     """
     maps = options.x or "last"
     if maps not in MAPS:
         raise UserError(f"attention is drawn on the {' or '.join(MAPS)} maps, not '{maps}'.")
-    names, _ = names_of(experiments)
-    models = [model for (model,) in load_models(experiments, options.data_dir)]
-    for model, one in zip(models, experiments, strict=True):
-        if model.method.predicts_from_memory:
-            raise UserError(f"{one} predicts from its memory and has no class score to explain.")
-        if model.stream.classes != models[0].stream.classes:
-            raise UserError(
-                "these runs differ in their classes or the order of classes; name runs that agree."
-            )
-    tasks = _shown(models[0].learned)
-    columns = 1 + len(models)
-    side = (options.inches - 0.05 * options.font) / columns
-    letters = max(8, int(110 * side / options.font))
-    titles = [wrapped(title, letters) for title in ["image", *names]]
-    lines = max(title.count("\n") + 1 for title in titles)
-    figure = blank(options, side * len(tasks) + 0.02 * options.font * lines + 0.1)
-    panels = figure.subplots(len(tasks), columns, squeeze=False)
-    for row, task in zip(panels, tasks, strict=True):
-        image, label = _choose(models, task)
-        pixels = image.permute(1, 2, 0).numpy()
-        row[0].imshow(pixels)
-        row[0].set_ylabel(
-            f"task {task + 1}\n{visible(models[0].stream.classes[label])[:14]}",
-            color=INK,
-            size=options.font - 1,
-            parse_math=False,
+    kept = drawable(experiments, lambda one: lacks_model(one) or lacks_scores(one))
+    models = [model for (model,) in load_models(kept, options.data_dir)]
+    if any(model.stream.classes != models[0].stream.classes for model in models):
+        raise UserError(
+            "these runs differ in their classes or the order of classes; name runs that agree."
         )
-        for axes, model in zip(row[1:], models, strict=True):
-            heat, predicted = gradcam(model.method, image, fine=maps == "fine")
-            axes.imshow(pixels)
-            axes.imshow(heat.numpy(), cmap="viridis", alpha=0.5, interpolation="bilinear")
-            axes.spines[:].set_color("#d55e00" if predicted != label else "#ffffff")
-            axes.spines[:].set_linewidth(2)
-    for axes, title in zip(panels[0], titles, strict=True):
-        axes.set_title(title, color=INK, size=options.font, parse_math=False)
+    names, _ = names_of(kept)
+    tasks = _shown(models[0].learned)
+    bands = math.ceil(len(models) / MOST_COLUMNS[options.width])
+    columns = math.ceil(len(models) / bands)
+    side = min(LARGEST_IMAGE, (options.inches - 0.05 * options.font) / (1 + columns))
+    titles = [wrapped(name, max(6, letters(side, options.font))) for name in names]
+    lines = max(title.count("\n") + 1 for title in titles)
+    height = bands * (side * len(tasks) + 0.02 * options.font * lines + 0.1)
+    figure = blank(options, height, side * (1 + columns) + 0.05 * options.font)
+    panels = figure.subplots(bands * len(tasks), 1 + columns, squeeze=False)
     for axes in panels.flat:
         axes.set_xticks([])
         axes.set_yticks([])
+        axes.spines[:].set_visible(False)
+    for row, task in enumerate(tasks):
+        image, label = _choose(models, task)
+        pixels = image.permute(1, 2, 0).numpy()
+        title = f"task {task + 1}\n{short(models[0].stream.classes[label])}"
+        for axes in panels[row :: len(tasks), 0]:
+            axes.imshow(pixels)
+            axes.set_ylabel(title, color=INK, size=options.font - 1, parse_math=False)
+        for number, model in enumerate(models):
+            band, column = divmod(number, columns)
+            axes = panels[band * len(tasks) + row, 1 + column]
+            heat, predicted = gradcam(model.method, image, fine=maps == "fine")
+            axes.imshow(pixels)
+            axes.imshow(heat.numpy(), cmap="viridis", alpha=0.5, interpolation="bilinear")
+            axes.spines[:].set(visible=predicted != label, color=COLORS[1], linewidth=2)
+            if row == 0:
+                axes.set_title(titles[number], color=INK, size=options.font, parse_math=False)
     return figure
 
 

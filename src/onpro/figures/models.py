@@ -8,6 +8,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.fitted import MODEL_FILE
 from onpro.image_classifier import ImageClassifier
+from onpro.methods import method
 from onpro.methods.registry import AnyMethod
 from onpro.nn import without_weights
 from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_config
@@ -42,13 +43,13 @@ def load_models(
     """Yield the models of each experiment after some tasks, each from one of its runs.
 
     Args:
-        experiments: Experiments with a run that has kept them.
+        experiments: Those that `lacks_model` says nothing about.
         data_dir: Where data sets are; default: as the run.
         after: Tasks from 1; default: the last.
     """
     images = SharedImages()
     for one in experiments:
-        folder = _folder(one)
+        folder = next(_folders(one))
         config = read_config(folder)
         config = replace(config, device="cpu", engine="eager", precision="fp32", probe="none")
         config = replace(config, data_dir=data_dir or config.data_dir)
@@ -60,24 +61,25 @@ def load_models(
         yield [KeptModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
 
 
-def has_model(experiment: Experiment) -> bool:
-    """Return whether a run of an experiment has kept its model."""
-    return bool(_folders(experiment))
+def lacks_model(experiment: Experiment) -> str:
+    """Return a sentence if no run of an experiment has kept its model, else an empty string."""
+    if any(_folders(experiment)):
+        return ""
+    return (
+        f"no run of {experiment} has kept its model: train it again with onpro run and the "
+        "options --keep-model end --fresh."
+    )
 
 
-def _folders(experiment: Experiment) -> list[Path]:
-    return [run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists()]
+def lacks_scores(experiment: Experiment) -> str:
+    """Return a sentence if the networks of an experiment score no classes, else an empty string."""
+    if not method(experiment.method).predicts_from_memory:
+        return ""
+    return f"{experiment} predicts from its memory and has no class score to explain."
 
 
-def _folder(experiment: Experiment) -> Path:
-    """Return the first run that has kept its model."""
-    folders = _folders(experiment)
-    if not folders:
-        raise UserError(
-            f"no run of {experiment} has kept its model: train it again with onpro run and the "
-            "options --keep-model end --fresh."
-        )
-    return folders[0]
+def _folders(experiment: Experiment) -> Iterator[Path]:
+    return (run.folder for run in experiment.runs if (run.folder / MODEL_FILE).exists())
 
 
 def _method(
@@ -92,9 +94,9 @@ def _method(
                 "run and the options --keep-model tasks --fresh."
             )
         with without_weights():
-            method = prepare(config, images(config)).method
-        load_network(path, method)
-        return method
+            loaded = prepare(config, images(config)).method
+        load_network(path, loaded)
+        return loaded
     try:
         return ImageClassifier.from_run(folder, device="cpu", precision="fp32").method_
     except (OSError, ValueError) as error:

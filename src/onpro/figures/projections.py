@@ -1,7 +1,8 @@
 """Figure of the features of test images in two dimensions."""
 
+import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -9,10 +10,21 @@ from numpy.typing import NDArray
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
-from onpro.figures.models import KeptModel, load_models
-from onpro.figures.style import CLASS_COLORS, INK, QUIET, Legend, Options, blank, names_of, wrapped
+from onpro.figures.models import KeptModel, lacks_model, load_models
+from onpro.figures.style import (
+    CLASS_COLORS,
+    INK,
+    Legend,
+    Options,
+    blank,
+    drawable,
+    joined,
+    letters,
+    names_of,
+    short,
+    wrapped,
+)
 from onpro.methods.base import EVAL_BATCH
-from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,69 +46,89 @@ OLD, NEW = ("o", "s"), ("x", "+")
 
 PROJECTIONS = {"tsne": "t-SNE", "pca": "PCA"}
 
-MOST_COLUMNS = 4
+MOST_COLUMNS = {"column": 2, "page": 4}
+
+LARGEST_PANEL = 3.2
+"""Largest side of a panel, in inches."""
 
 
 def features(experiments: Sequence[Experiment], options: Options) -> "Figure":
     """Features of test images, by t-SNE or PCA (Figs. 3, A2; `--after TASKS`, `--x tsne|pca`).
 
     The encoder's features of the first 200 test images of each class seen, after the last task or
-    those chosen: a row for each task, a column for each experiment. Classes of the task learned
+    those chosen: a row for each task and a column for each experiment, or the other way round for
+    many experiments. Classes of the task learned
     last are drawn as crosses, older classes as dots.
     """
     how = options.x or "tsne"
     if how not in PROJECTIONS:
         raise UserError(f"features are projected by {' or '.join(PROJECTIONS)}, not '{how}'.")
-    models = list(load_models(experiments, options.data_dir, options.after))
-    names, place = names_of(experiments)
-    names = [wrapped(name, max(12, _letters(len(models), options))) for name in names]
-    if len(models[0]) > 1:  # a row for each task
-        shown = [list(row) for row in zip(*models, strict=True)]
-        titles = [names, *[[""] * len(names)] * (len(shown) - 1)]
-    else:
-        flat = [model for (model,) in models]
-        starts = range(0, len(flat), MOST_COLUMNS)
-        shown = [flat[start : start + MOST_COLUMNS] for start in starts]
-        titles = [names[start : start + MOST_COLUMNS] for start in starts]
-    columns = len(shown[0])
-    longest = max(models[0], key=lambda model: model.learned)
+    kept = drawable(experiments, lacks_model)
+    models = list(load_models(kept, options.data_dir, options.after))
+    names, common = names_of(kept)
+    grid = _arranged(models, names, MOST_COLUMNS[options.width])
+    shown = [model for own in models for model in own]
+    longest = max(shown, key=lambda model: model.learned)
     few = all(
         len(model.classes) <= FEW and model.stream.classes == longest.stream.classes
-        for row in shown
-        for model in row
+        for model in shown
     )
-    about = ", ".join(filter(None, [f"{PROJECTIONS[how]} of features of test images", place]))
-    title = f"{about}; crosses: classes of the task learned last"
-    legend = Legend(_classes(longest) if few else [], options, handle=1, title=title)
-    lines = max(text.count("\n") + 1 for text in names)
-    side = (options.inches - 0.3) / columns
-    height = len(shown) * (side + 0.08) + 0.02 * options.font * lines * sum(map(any, titles))
+    about = joined(f"{PROJECTIONS[how]} of features of test images", common)
+    about = f"{about}; crosses: classes of the task learned last"
+    legend = Legend(_classes(longest) if few else [], options, handle=1, title=about)
+    side = min(LARGEST_PANEL, (options.inches - 0.3) / len(grid[0]))
+    width = letters(side, options.font)
+    lines = [max(len(textwrap.wrap(panel.above, width)) for panel in row) for row in grid]
+    height = len(grid) * (side + 0.08) + 0.02 * options.font * sum(lines)
     figure = blank(options, height + legend.height + (0 if few else 0.4))
-    panels = figure.subplots(len(shown), columns, squeeze=False)
+    panels = figure.subplots(len(grid), len(grid[0]), squeeze=False)
     for axes in panels.flat:
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.set_box_aspect(1)
-        axes.spines[:].set_color("#c0c0c0")
-    for row, model_row, title_row in zip(panels, shown, titles, strict=True):
-        for axes in row[len(model_row) :]:
-            axes.set_visible(False)
-        for axes, model, name in zip(row, model_row, title_row, strict=False):
-            points, labels = _points(model, how)
-            _scatter(axes, points, labels, model, few=few, size=_size(side, len(labels)))
-            if name:
-                axes.set_title(name, loc="left", color=INK, size=options.font, parse_math=False)
-        if len(models[0]) > 1:
-            after = f"after task {model_row[0].learned}"
-            row[0].set_ylabel(after, color=INK, size=options.font)
+        axes.set_visible(False)
+    style = {"color": INK, "size": options.font, "parse_math": False}
+    for row, panel_row in zip(panels, grid, strict=True):
+        for axes, panel in zip(row, panel_row, strict=False):
+            axes.set_visible(True)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.set_box_aspect(1)
+            axes.spines[:].set_color("#c0c0c0")
+            axes.set_title(wrapped(panel.above, width), loc="left", **style)
+            axes.set_ylabel(wrapped(panel.left, width), **style)
+            points, labels = _points(panel.model, how)
+            _scatter(axes, points, labels, panel.model, few=few, size=_size(side, len(labels)))
     legend.add(figure, [_handle(number) for number in range(len(legend.labels))])
     if not few:
-        _shade_of_tasks(figure, panels, max(model.learned for row in shown for model in row))
+        _shade_of_tasks(figure, panels, longest.learned, options)
     return figure
 
 
-def _letters(experiments: int, options: Options) -> int:
-    return int(options.inches / min(experiments, MOST_COLUMNS) * 110 / options.font)
+class Panel(NamedTuple):
+    """A cloud of points and the texts beside it."""
+
+    model: KeptModel
+    above: str
+    left: str
+
+
+def _arranged(
+    models: Sequence[Sequence[KeptModel]], names: Sequence[str], most: int
+) -> list[list[Panel]]:
+    """Return rows of at most so many panels: tasks by experiments, or the other way round."""
+    if len(models[0]) == 1:
+        flat = [Panel(model, name, "") for (model,), name in zip(models, names, strict=True)]
+        return [flat[start : start + most] for start in range(0, len(flat), most)]
+    tasks = [f"after task {model.learned}" for model in models[0]]
+    cells = [list(row) for row in zip(*models, strict=True)]
+    above, left = list(names), tasks
+    if len(models) > most:
+        cells, above, left = [list(row) for row in models], left, above
+    return [
+        [
+            Panel(model, above[column] if row == 0 else "", left[row] if column == 0 else "")
+            for column, model in enumerate(own)
+        ]
+        for row, own in enumerate(cells)
+    ]
 
 
 def _size(side: float, points: int) -> float:
@@ -105,7 +137,7 @@ def _size(side: float, points: int) -> float:
 
 
 def _classes(model: KeptModel) -> list[str]:
-    return [visible(model.stream.classes[label])[:24] for label in model.classes]
+    return [short(model.stream.classes[label], 24) for label in model.classes]
 
 
 def _handle(number: int) -> Any:
@@ -163,7 +195,7 @@ def _scatter(
             )
 
 
-def _shade_of_tasks(figure: "Figure", panels: Any, tasks: int) -> None:
+def _shade_of_tasks(figure: "Figure", panels: Any, tasks: int, options: Options) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -175,8 +207,8 @@ def _shade_of_tasks(figure: "Figure", panels: Any, tasks: int) -> None:
         aspect=40,
         pad=0.02,
     )
-    scale.set_label("task of the class", color=INK, size=8)
-    scale.ax.tick_params(labelsize=7, colors=QUIET, length=0)
+    scale.set_label("task of the class", color=INK, size=options.font)
+    scale.ax.tick_params(labelsize=options.font - 1, colors=INK, length=0)
     scale.outline.set_visible(False)
 
 

@@ -1,16 +1,28 @@
 """Figure of measured values beside the paper's."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.tables import paper_name
-from onpro.figures.style import COLORS, INK, Options, blank, plain, wrapped
+from onpro.figures.style import (
+    COLORS,
+    INK,
+    Options,
+    blank,
+    letters,
+    name_rows,
+    plain,
+    wrapped,
+)
 from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+MOST_COLUMNS = {"column": 3, "page": 5}
 
 
 def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
@@ -26,10 +38,13 @@ def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
     places = sorted({(one.data, one.memory) for one in known})
     titles = {_title(one): one.paper[measure][0] for one in known}
     rows = sorted(titles, key=lambda title: titles[title])
-    line = 0.024 * options.font
-    figure = blank(options, line * (len(rows) + 5))
-    panels = figure.subplots(1, len(places), sharey=True, sharex=True, squeeze=False)[0]
-    for axes, (data, memory) in zip(panels, places, strict=True):
+    columns = min(len(places), MOST_COLUMNS[options.width])
+    bands = math.ceil(len(places) / columns)
+    figure = blank(options, 0.024 * options.font * (bands * (len(rows) + 4) + 1))
+    panels = figure.subplots(bands, columns, sharey=True, sharex=True, squeeze=False)
+    for axes in panels.flat[len(places) :]:
+        axes.set_visible(False)
+    for axes, (data, memory) in zip(panels.flat, places, strict=False):
         for one in known:
             if (one.data, one.memory) != (data, memory):
                 continue
@@ -58,17 +73,23 @@ def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
                 markeredgewidth=1.3,
                 zorder=2,
             )
-        plain(axes, options, f"{visible(data)}, M = {memory}")
+        plain(axes, options)
+        title = wrapped(
+            f"{data}, M = {memory}", max(14, letters(0.7 * options.inches / columns, options.font))
+        )
+        axes.set_title(title, loc="left", color=INK, size=options.font, parse_math=False)
         axes.set_ylim(-0.7, len(rows) - 0.3)
-        axes.set_yticks(range(len(rows)), [wrapped(row, 30) for row in rows], parse_math=False)
+        name_rows(axes, [wrapped(row, 30) for row in rows])
         axes.set_xlabel(f"{measure}, %", color=INK, size=options.font)
-    panels[0].set_xlim(left=0)
+        axes.tick_params(labelbottom=True)
+    panels[0, 0].set_xlim(left=0)
     figure.legend(
         [ours, theirs],
         ["measured, with the 95 % interval of three or more runs", "paper"],
         loc="outside lower left",
         ncols=2,
         frameon=False,
+        labelcolor=INK,
         fontsize=options.font - 1,
     )
     return figure

@@ -1,22 +1,15 @@
 """Figures of a measure against a setting."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import MEASURES, Experiment
-from onpro.experiments.grouping import configuration
-from onpro.figures.style import (
-    COLORS,
-    DASHES,
-    INK,
-    MARKERS,
-    Legend,
-    Options,
-    blank,
-    plain,
-)
-from onpro.runs.config import SHORTCUT
+from onpro.experiments.grouping import STREAM, configuration
+from onpro.figures.style import INK, Legend, Options, blank, letters, line_style, names_of, plain
+from onpro.runs import RunConfig
+from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,12 +23,12 @@ Line = dict[Any, Experiment]
 def sweep(experiments: Sequence[Experiment], options: Options) -> "Figure":
     """Any measure against any setting (`--x SETTING --measure MEASURE`).
 
-    Experiments that differ only in the setting form a line. Without `--x` it is the setting that
-    takes the most values.
+    Experiments that differ only in the setting form a line. Without `--x` it is the setting of
+    the longest line.
     """
-    x = options.x or _most_varied(experiments)
     if options.measure not in MEASURES:
         raise unknown("measure", options.measure, MEASURES)
+    x = options.x or _most_varied(experiments)
     return _draw(experiments, x, (options.measure,), options)
 
 
@@ -47,20 +40,33 @@ def replay(experiments: Sequence[Experiment], options: Options) -> "Figure":
 def _draw(
     experiments: Sequence[Experiment], x: str, measures: Sequence[str], options: Options
 ) -> "Figure":
-    lines = _lines(experiments, x)
-    legend = Legend(list(lines), options)
+    lines, common = _lines(experiments, x)
+    if not lines:
+        raise UserError(
+            f"no two of these experiments differ only in {x}: name runs with several values of it."
+        )
+    for measure in measures:
+        if not any(one.values(measure) for line in lines.values() for one in line.values()):
+            raise UserError(f"none of these runs has measured '{measure}'.")
+    legend = Legend(list(lines), options, title=common)
     figure = blank(options, 0.5 * options.inches + legend.height)
     panels = figure.subplots(1, len(measures), squeeze=False)
     values = sorted({value for line in lines.values() for value in line}, key=_order)
+    ticks = [visible(str(value)) for value in values]
+    is_long = sum(map(len, ticks)) + 2 * len(ticks) > letters(
+        0.8 * options.inches / len(measures), options.font - 1
+    )
     for axes, measure in zip(panels[0], measures, strict=True):
-        unit = "s" if measure == "seconds" else "%"
-        plain(axes, options, f"{measure}, {unit}")
+        title = "training time, s" if measure == "seconds" else f"{measure.replace('_', ' ')}, %"
+        plain(axes, options, title)
         handles = [
             _draw_line(axes, line, measure, values, number, options)
             for number, line in enumerate(lines.values())
         ]
-        axes.set_xticks(range(len(values)), [str(value) for value in values])
-        axes.set_ylim(bottom=0)
+        axes.set_xticks(range(len(ticks)), ticks, rotation=90 if is_long else 0, parse_math=False)
+        axes.margins(y=0.08)
+        if axes.dataLim.ymin >= 0:
+            axes.set_ylim(bottom=0)
         axes.set_xlabel(x.replace("_", " "), color=INK, size=options.font)
     legend.add(figure, handles)
     return figure
@@ -73,60 +79,56 @@ def _draw_line(
     summaries = [(values.index(value), one.summary(measure)) for value, one in line.items()]
     points = sorted((at, found.mean, found.deviation or 0.0) for at, found in summaries if found)
     at, means, spread = zip(*points, strict=True) if points else ((), (), ())
-    return axes.errorbar(
-        at,
-        means,
-        yerr=spread,
-        color=COLORS[number % len(COLORS)],
-        linestyle=DASHES[number % len(DASHES)],
-        marker=MARKERS[number % len(MARKERS)],
-        markersize=0.55 * options.font,
-        linewidth=0.2 * options.font,
-        elinewidth=1,
-        capsize=2,
-    )
+    style = line_style(number, options)
+    return axes.errorbar(at, means, yerr=spread, elinewidth=1, capsize=2, **style)
 
 
-def _lines(experiments: Sequence[Experiment], x: str) -> dict[str, Line]:
-    """Return lines by name; raise UserError if no experiment has the setting."""
-    lines: dict[str, Line] = {}
-    for one in experiments:
-        values = _values(one)
-        if x not in values:
-            continue
-        others = [part for part in one.by_hand if not part.startswith(f"{x}=")]
-        method = f"{one.method} ({one.recipe})" if one.recipe else one.method
-        memory = [] if x == "memory" else [f"M = {one.memory}"]
-        name = ", ".join([method, *others, one.data, *memory])
-        lines.setdefault(name, {})[_hashable(values[x])] = one
-    if not lines:
+def _lines(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line], str]:
+    """Return lines of two points or more by name, and what all experiments have in common.
+
+    Raise UserError if no experiment has the setting.
+    """
+    having = [one for one in experiments if x in _values(one)]
+    if not having:
         known = {name for one in experiments for name in _values(one)}
         raise unknown("setting of these runs", x, known)
-    return lines
+    names, common = names_of(having, without=x)
+    lines: dict[str, Line] = {}
+    for name, one in zip(names, having, strict=True):
+        lines.setdefault(name, {})[_values(one)[x]] = one
+    return {name: line for name, line in lines.items() if len(line) > 1}, common
 
 
 def _values(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of an experiment, the memory among them."""
+    """Return memory, stream and settings of an experiment by name."""
     config = configuration(experiment.runs[0])
     settings = config.get("settings")
-    stream = {name: config[name] for name in ("tasks", "batch_size", *SHORTCUT) if name in config}
-    found = settings if isinstance(settings, dict) else {}
-    return {"memory": experiment.memory, **stream, **found}
+    usual = {field.name: field.default for field in fields(RunConfig) if field.name in STREAM}
+    stream = {name: config.get(name, value) for name, value in usual.items()}
+    stream["tasks"] = stream["tasks"] or len(experiment.runs[0].result["accuracy"])
+    own = settings if isinstance(settings, dict) else {}
+    values = {"memory": experiment.memory, **stream, **own}
+    return {str(name): _hashable(value) for name, value in values.items()}
 
 
 def _most_varied(experiments: Sequence[Experiment]) -> str:
+    """Return the setting with the longest line."""
     values: dict[str, set[Any]] = {}
     for one in experiments:
         for name, value in _values(one).items():
-            values.setdefault(name, set()).add(_hashable(value))
-    name = max(values, key=lambda name: len(values[name]))
-    if len(values[name]) < 2:
-        raise UserError("these runs differ in no setting: name runs of a sweep.")
-    return name
+            values.setdefault(name, set()).add(value)
+    varied = [name for name, taken in values.items() if len(taken) > 1]
+    found = {name: _lines(experiments, name)[0].values() for name in varied}
+    length = {name: max(map(len, lines)) for name, lines in found.items() if lines}
+    if not length:
+        raise UserError(
+            "no two of these experiments differ in one setting only: name runs of a sweep."
+        )
+    return max(length, key=length.__getitem__)
 
 
 def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return str(value) if isinstance(value, (list, dict)) else value
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -1,19 +1,26 @@
 """The figure of what cues do to methods."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment, Measure
-from onpro.figures.style import COLORS, INK, LIGHT, QUIET, Options, blank, names_of, plain, wrapped
-from onpro.text import visible
+from onpro.figures.style import (
+    COLORS,
+    INK,
+    QUIET,
+    Options,
+    blank,
+    drawable,
+    letters,
+    name_rows,
+    names_of,
+    plain,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-LOG = logging.getLogger(__name__)
 
 PANELS: Mapping[str, Mapping[Measure, str]] = {
     "accuracy at the end, %": {
@@ -43,16 +50,8 @@ def shortcut(experiments: Sequence[Experiment], options: Options) -> "Figure":
 
     Bars are 95 % intervals of the mean. Empty markers are the same images without a cue.
     """
-    cued = [one for one in experiments if one.values("reliance")]
-    if not cued:
-        raise UserError(
-            "none of these runs has a shortcut: train some with onpro run METHOD --shortcut 0.9."
-        )
-    for one in experiments:
-        if one not in cued:
-            LOG.warning("left out, since it has no shortcut: %s.", visible(str(one)))
-    names, place = names_of(cued)
-    names, common = _without_common_part(cued, names)
+    cued = drawable(experiments, _lacks_shortcut)
+    names, common = names_of(cued)
     stacked = options.width == "column"
     row = 0.032 * options.font
     height = row * (len(cued) + 4) + 0.3
@@ -61,12 +60,9 @@ def shortcut(experiments: Sequence[Experiment], options: Options) -> "Figure":
     panels = figure.subplots(*shape, squeeze=False, sharey=True).flat
     for axes, (title, measures) in zip(panels, PANELS.items(), strict=True):
         _draw(axes, cued, measures, options)
-        plain(axes, options)
+        plain(axes, options, grid="x")
         axes.set_title(title, loc="left", color=INK, size=options.font)
-        axes.grid(axis="x", color=LIGHT, linewidth=0.8)
-        axes.set_yticks(range(len(cued)), [wrapped(name, 24) for name in names])
-        for text in axes.get_yticklabels():
-            text.set_parse_math(False)
+        name_rows(axes, [wrapped(name, 24) for name in names])
         axes.set_ylim(len(cued) - 0.5, -0.5)
         if "reliance" not in measures:  # shares: intervals may go further
             axes.set_xlim(-3, 103)
@@ -81,9 +77,15 @@ def shortcut(experiments: Sequence[Experiment], options: Options) -> "Figure":
             labelcolor=INK,
             fontsize=options.font - 1,
         )
-    title = ", ".join(filter(None, [place, common]))
-    figure.suptitle(wrapped(title, 90), color=QUIET, size=options.font, x=0.01, ha="left")
+    title = wrapped(common, letters(options.inches, options.font))
+    figure.suptitle(title, color=INK, size=options.font, x=0.01, ha="left", parse_math=False)
     return figure
+
+
+def _lacks_shortcut(experiment: Experiment) -> str:
+    if experiment.values("reliance"):
+        return ""
+    return f"{experiment} has no shortcut: train it with onpro run and the option --shortcut 0.9."
 
 
 def _draw(
@@ -122,12 +124,3 @@ def _draw(
                     **style,
                 )
     axes.axvline(0, color=QUIET, linewidth=0.8, zorder=0)
-
-
-def _without_common_part(cued: Sequence[Experiment], names: Sequence[str]) -> tuple[list[str], str]:
-    """Return names without the stream options that all have, and these options."""
-    common = [part for part in cued[0].by_hand if all(part in one.by_hand for one in cued)]
-    shown = list(names)
-    for part in common:
-        shown = [name.replace(f", {part}", "", 1) for name in shown]
-    return shown, ", ".join(common)

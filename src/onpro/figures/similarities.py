@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.figures.style import (
     COLORS,
@@ -17,6 +16,8 @@ from onpro.figures.style import (
     Legend,
     Options,
     blank,
+    drawable,
+    joined,
     names_of,
     plain,
 )
@@ -38,9 +39,10 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
 
     A line is the mean over the seeds of an experiment, and begins anew with each task.
     """
-    measured = [similarities(one) for one in experiments]
-    names, place = names_of(experiments)
-    spaces = [one.runs[0].result.get("prototypes", {}).get("space") for one in experiments]
+    known = drawable(experiments, _lacks_prototypes)
+    measured = [similarities(one) for one in known]
+    names, common = names_of(known)
+    spaces = [_logs(one)[0].get("space") for one in known]
     if "projection" in spaces:
         names = [
             f"{name} (features)" if space == "features" else name
@@ -49,7 +51,7 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
     legend = Legend(names, options)
     figure = blank(options, 0.6 * options.inches + 0.4 + legend.height)
     panels = figure.subplots(2, 1, sharex=True, squeeze=False)[:, 0]
-    about = f"cosine of online and global prototypes, {place}".removesuffix(", ")
+    about = joined("cosine of online and global prototypes", common)
     for axes, (name, title) in zip(panels, PANELS.items(), strict=True):
         plain(axes, options, f"{about}\n{title}" if name == "old" else title)
         handles = [
@@ -73,13 +75,7 @@ Columns = dict[str, NDArray[np.float64]]
 
 def similarities(experiment: Experiment) -> Columns:
     """Return the mean similarities over the runs that measured them at the same steps."""
-    logs = [run.result["prototypes"] for run in experiment.runs if "prototypes" in run.result]
-    logs = [log for log in logs if log["step"]]
-    if not logs:
-        raise UserError(
-            f"no run of {experiment} has measured its prototypes: train it again with onpro run "
-            "and the options --probe prototypes --fresh."
-        )
+    logs = _logs(experiment)
     alike = [log for log in logs if log["step"] == logs[0]["step"]]
     columns: Columns = {}
     for name in ("step", "task", "old", "new"):
@@ -88,6 +84,20 @@ def similarities(experiment: Experiment) -> Columns:
         mean = np.nansum(values, axis=0) / np.maximum(known, 1)
         columns[name] = np.where(known > 0, mean, np.nan)
     return columns
+
+
+def _logs(experiment: Experiment) -> list[dict[str, Any]]:
+    logs = [run.result.get("prototypes") for run in experiment.runs]
+    return [log for log in logs if log and log["step"]]
+
+
+def _lacks_prototypes(experiment: Experiment) -> str:
+    if _logs(experiment):
+        return ""
+    return (
+        f"no run of {experiment} has measured its prototypes: train it again with onpro run and "
+        "the options --probe prototypes --fresh."
+    )
 
 
 def _boundaries(columns: Columns) -> list[float]:

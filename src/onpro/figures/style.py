@@ -1,17 +1,22 @@
 """The common style of figures."""
 
+import logging
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+LOG = logging.getLogger(__name__)
 
 Width = Literal["column", "page"]
 
@@ -26,8 +31,9 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f
 CLASS_COLORS = (*COLORS, "#882255", "#a6c81e", "#b3a2f0", "#f2a07b")
 """Colours of clouds of points, enough for ten classes; the last four are less distinct."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.", ":")
-"""Fewer than markers, so that 28 lines differ in one of the two without colour."""
+DASHES = ("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2)))
+"""Their number has no factor in common with those of markers and colours: 35 lines differ without
+colour, and lines of one colour differ in both."""
 
 
 @dataclass(frozen=True)
@@ -55,36 +61,96 @@ class Options:
         return 7.0 if self.width == "column" else 9.0
 
 
-def blank(options: Options, height: float) -> "Figure":
-    """Return an empty figure of the chosen width."""
+def blank(
+    options: Options,
+    height: float,
+    width: float | None = None,
+    layout: Literal["constrained", "compressed"] = "constrained",
+) -> "Figure":
+    """Return an empty figure of the chosen width, or a narrower one; compressed for square axes."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(options.inches, height), layout="constrained")
+    return Figure(figsize=(width or options.inches, height), layout=layout)
 
 
-def plain(axes: "Axes", options: Options, title: str = "") -> None:
-    """Remove frames and ticks, draw light horizontal lines, set fonts, and write the title."""
+def plain(
+    axes: "Axes", options: Options, title: str = "", *, grid: Literal["x", "y"] = "y"
+) -> None:
+    """Remove frames and ticks, draw light lines, set fonts, and write the title."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(QUIET)
     axes.tick_params(length=0, colors=INK, labelsize=options.font - 1)
-    axes.grid(axis="y", color=LIGHT, linewidth=0.8)
+    axes.grid(axis=grid, color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
     if title:
-        letters = int(options.inches * 95 / options.font)
-        lines = [wrapped(line, letters) for line in title.split("\n")]
+        most = letters(0.88 * options.inches, options.font + 1)
+        lines = [wrapped(line, most) for line in title.split("\n")]
         axes.set_title(
             "\n".join(lines), loc="left", color=INK, size=options.font + 1, parse_math=False
         )
 
 
-def names_of(experiments: Sequence[Experiment]) -> tuple[list[str], str]:
-    """Return short names of experiments, and the data set and memory if all have the same."""
-    places = {(one.data, one.memory) for one in experiments}
-    if len(places) > 1:
-        return [str(one) for one in experiments], ""
-    ((data, memory),) = places
-    return [one.name for one in experiments], f"{visible(data)}, M = {memory}"
+def line_style(number: int, options: Options) -> dict[str, Any]:
+    """Return colour, dashes and marker of a line, for `plot`."""
+    return {
+        "color": COLORS[number % len(COLORS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": 0.2 * options.font,
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 0.55 * options.font,
+    }
+
+
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Name the rows of an axes, from 0."""
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+
+
+def names_of(experiments: Sequence[Experiment], without: str = "") -> tuple[list[str], str]:
+    """Return short names of experiments, and what all of them have in common.
+
+    Args:
+        experiments: one or more.
+        without: A setting that is shown elsewhere.
+    """
+    parts = [
+        [one.data, f"M = {one.memory}", *one.by_hand, *([one.detail] if one.detail else [])]
+        for one in experiments
+    ]
+    common = [part for part in parts[0] if all(part in others for others in parts)]
+    hidden = "M = " if without == "memory" else f"{without}="
+    shown = [
+        [part for part in own if part not in common and not part.startswith(hidden)]
+        for own in parts
+    ]
+    names = [
+        visible(", ".join([one.method_and_recipe, *own]))
+        for one, own in zip(experiments, shown, strict=True)
+    ]
+    return names, visible(", ".join(part for part in common if not part.startswith(hidden)))
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty, separated by commas."""
+    return ", ".join(filter(None, parts))
+
+
+def drawable(
+    experiments: Sequence[Experiment], problem: Callable[[Experiment], str]
+) -> list[Experiment]:
+    """Return the experiments without a problem; warn of others, raise UserError if all have one.
+
+    Args:
+        experiments: those that the user has named.
+        problem: Returns a sentence, empty if there is no problem.
+    """
+    problems = [problem(one) for one in experiments]
+    if all(problems):
+        raise UserError(problems[0])
+    for said in filter(None, problems):
+        LOG.warning("left out: %s", visible(said))
+    return [one for one, said in zip(experiments, problems, strict=True) if not said]
 
 
 class Legend:
@@ -101,13 +167,13 @@ class Legend:
         self, labels: Sequence[str], options: Options, *, handle: int = 4, title: str = ""
     ) -> None:
         self._font, self._handle = options.font, handle
-        letters = int(options.inches * 100 / options.font)
-        room = handle + 6
+        row = letters(options.inches, options.font)
+        room = 2 * handle + 4
         longest = max((len(label) for label in labels), default=0) + room
         most = 3 if handle > 1 else 6
-        self._columns = max(1, min(most, letters // longest, len(labels)))
-        self._title = wrapped(title, letters)
-        self.labels = [wrapped(label, max(20, letters - room)) for label in labels]
+        self._columns = max(1, min(most, row // longest, len(labels)))
+        self._title = wrapped(title, row)
+        self.labels = [wrapped(label, max(20, row - room)) for label in labels]
         lines = sum(label.count("\n") + 1 for label in self.labels)
         rows = -(-lines // self._columns) + (self._title.count("\n") + 1 if title else 0)
         self.height = 0.022 * options.font * (rows + 0.5)
@@ -133,6 +199,19 @@ class Legend:
             text.set_parse_math(False)
 
 
+def letters(inches: float, size: float) -> int:
+    """Return how many letters of so many points fit into a width."""
+    return int(inches * 115 / size)
+
+
 def wrapped(title: str, width: int) -> str:
-    """Wrap a title to lines of at most so many letters, without breaking `M = 200`."""
-    return textwrap.fill(visible(title).replace(" = ", "\u00a0=\u00a0"), width)
+    """Wrap a title to lines of at most so many letters, without breaking `M = 200` or `2 runs`."""
+    whole = re.sub(r" ([=±]) ", "\u00a0\\1\u00a0", visible(title))
+    whole = re.sub(r"(\d) (runs?)\b", "\\1\u00a0\\2", whole)
+    return textwrap.fill(whole, width, break_on_hyphens=False)
+
+
+def short(name: str, longest: int = 14) -> str:
+    """Return the name of a class, cut if it is long."""
+    name = visible(name)
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -4,6 +4,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     agem,
     aser,
     balanced,
+    calibrated,
     ccldc,
     chain,
     cope,

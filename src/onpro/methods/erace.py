@@ -16,7 +16,7 @@ from onpro.methods.parts.known import KnownClasses, outputs_of
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.nn.network import CosineNetwork
-from onpro.recipes import FRAMEWORK, IMAGENET, SHORT_STREAMS, on
+from onpro.recipes import FRAMEWORK, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 SCALE, EPSILON = 10.0, 1e-5
@@ -41,6 +41,10 @@ class ERACESettings(ReplaySettings):
     """The classifier: linear (default from CCL-DC's and MKD's ports) or cosines times 10 (the
     official code)."""
 
+    unseen_compete: bool = True
+    """Whether new images also compete with classes not met yet (default from the official code; in
+    CCL-DC's and MKD's ports nearly none of these do)."""
+
 
 @register(
     "erace",
@@ -60,10 +64,14 @@ class ERACESettings(ReplaySettings):
             weight_decay=0.0,
             head="cosine",
         ),
+        "port": Recipe(
+            "CCL-DC's port: new images compete with the classes of their batch alone; crop, flip",
+            {"augmentation": "crop", "unseen_compete": False},
+        ),
     },
 )
 class ERACE(Method[ERACESettings]):
-    """L = CE(X; classes of X and unseen ones) + CE(Xb; all classes)."""
+    """L = CE(X; classes of X and, by default, unseen ones) + CE(Xb; all classes)."""
 
     remembers = True
     takes_added_terms = True
@@ -98,7 +106,8 @@ class ERACE(Method[ERACESettings]):
         """
         per_class = self.network.outputs_per_class
         self.known.meet(new.labels // per_class)
-        competing = outputs_of(~self.known.seen, per_class, new.labels)
+        unseen = ~self.known.seen & self.settings.unseen_compete
+        competing = outputs_of(unseen, per_class, new.labels)
         views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
         of_new, *of_old = self.network.logits_each(*views)
         terms = {"new": masked_cross_entropy(of_new, new.labels, competing)}

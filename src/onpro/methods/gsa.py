@@ -4,8 +4,9 @@ Guo, Liu and Zhao, "Dealing with Cross-Task Class Discrimination in Online Conti
 CVPR 2023.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from onpro.methods.parts.known import KnownClasses, TaskSteps, outputs_of
 from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import AdamSettings
+from onpro.nn.optimizers import Adam, AdamW
 from onpro.recipes import IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
@@ -28,13 +30,16 @@ class GSASettings(AdamSettings):
 
     augmentation: str = "gsa"
     """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by
-    + (default from the official code: gray, resized crop; mirrored copies are added anyway)."""
+    + (default from the official code: gray, resized crop; for mirrored copies see views)."""
+
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """What takes the steps: adam (default from the official code) or adamw (CCL-DC's port)."""
 
     learning_rate: float = 1e-3
     """Learning rate of Adam (default from the official code)."""
 
     weight_decay: float = 1e-4
-    """Weight decay of Adam, added to the gradient (default from the official code)."""
+    """Weight decay, added to the gradient (adamw: to the step) (default from the official code)."""
 
     replay_batch: int = 64
     """Size of the mixed set of replayed and new images (default from the official code)."""
@@ -50,14 +55,25 @@ class GSASettings(AdamSettings):
     """Number of batches at the start of a task in which classes have equal weights (default from
     the official code)."""
 
-    views: Literal["independent", "mirrored"] = "independent"
-    """How an image and its mirrored copy are augmented: independently, images of the new set twice
-    (default from the official code), or once, then mirrored (CCL-DC's port)."""
+    views: Literal["independent", "mirrored", "single"] = "independent"
+    """How images are shown: each and its mirrored copy, augmented independently, those of the new
+    set twice (default from the official code); augmented once, then mirrored (CCL-DC's port); or
+    without a mirrored copy (MKD's port)."""
+
+    head: Literal["trained", "frozen"] = "trained"
+    """The classifier: trained throughout (default from CCL-DC's and MKD's ports), or frozen after
+    the first task, so that classes of later tasks keep random weights (what the official code
+    does)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
         self.require_at_least(0, "new_replay", "mix_weight", "warm_up")
+
+    @property
+    def adam(self) -> type[Adam | AdamW]:
+        """The kind of Adam."""
+        return AdamW if self.optimizer == "adamw" else Adam
 
 
 @register(
@@ -75,10 +91,28 @@ class GSASettings(AdamSettings):
         "tiny": {"learning_rate": 5e-3, "replay_batch": 16, "new_replay": 6},
     },
     recipes={
-        "original": Recipe("its own code's numbers: the defaults", {}),
+        "original": Recipe(
+            "its own code's numbers: the classifier is frozen after the first task",
+            {"head": "frozen"},
+        ),
         "port": Recipe(
-            "CCL-DC's port: a smaller learning rate, one augmentation for both copies",
-            {"learning_rate": 5e-4, "betas": (0.9, 0.999), "views": "mirrored"},
+            "CCL-DC's port: AdamW with a smaller learning rate, one augmentation for both copies",
+            {
+                "optimizer": "adamw",
+                "learning_rate": 5e-4,
+                "betas": (0.9, 0.999),
+                "views": "mirrored",
+            },
+        ),
+        "port-mkd": Recipe(
+            "MKD's port: a smaller learning rate, no weight decay; crop, flip, no mirrored copies",
+            {
+                "augmentation": "crop",
+                "learning_rate": 5e-4,
+                "weight_decay": 0.0,
+                "betas": (0.9, 0.999),
+                "views": "single",
+            },
         ),
     },
 )
@@ -130,21 +164,27 @@ class GSA(Method[GSASettings]):
     def terms(self, new: Labelled, mixed: Labelled) -> Terms:
         """L_new and L_mix, each in a forward pass of its own."""
         per_class = self.network.outputs_per_class
-        views = [self.two_views(new.images, twice=True)]
+        copies = 1 if self.settings.views == "single" else 2
+        views = [self.views_of(new.images, twice=True)]
         if len(mixed.labels):
-            views.append(self.two_views(mixed.images))
+            views.append(self.views_of(mixed.images))
         of_new, *of_mixed = self.network.logits_each(*views)
         current = outputs_of(self.known.current, per_class, new.labels)
-        terms = {"new": masked_cross_entropy(of_new, new.labels.repeat(2), current)}
+        terms = {"new": masked_cross_entropy(of_new, new.labels.repeat(copies), current)}
         if of_mixed:
-            labels, seen = mixed.labels.repeat(2), outputs_of(self.known.seen, per_class)
+            labels, seen = mixed.labels.repeat(copies), outputs_of(self.known.seen, per_class)
             weight = self.class_weights(of_mixed[0].detach(), labels, seen)
             loss = masked_cross_entropy(of_mixed[0], labels, seen, weight)
             terms["mixed"] = self.settings.mix_weight * loss
         return terms
 
-    def two_views(self, images: Tensor, *, twice: bool = False) -> Tensor:
-        """Images and mirrored copies, augmented, (2n, 3, height, width); `twice`: once more."""
+    def views_of(self, images: Tensor, *, twice: bool = False) -> Tensor:
+        """Images, augmented, then their mirrored copies if there are any, (n or 2n, 3, h, w).
+
+        `twice` augments independent views once more.
+        """
+        if self.settings.views == "single":
+            return self.augment(images)
         if self.settings.views == "mirrored":
             images = self.augment(images)
             return torch.cat([images, images.flip(3)])
@@ -167,6 +207,25 @@ class GSA(Method[GSASettings]):
         """Classes met so far become old, and the warm-up starts again."""
         self.known.start_task()
         self.task_steps.start_task()
+        if self.settings.head == "frozen" and self.progress.task == 1:
+            self.renew_unseen()
+        self.set_training_of_head()
+
+    def renew_unseen(self) -> None:
+        """Reinitialise the outputs of classes that have not been met before the current task.
+
+        Nothing but weight decay has moved them, in the first 50 steps or so to about 0.
+        """
+        for label in set(range(self.network.classes)) - self.progress.seen_before_task:
+            for output in self.network.outputs_of(label):
+                self.network.classifier.renew(
+                    output, generator=self.random["growth"], optimizer=self.optimizer
+                )
+
+    def set_training_of_head(self) -> None:
+        """Train the classifier, or no longer."""
+        frozen = self.settings.head == "frozen" and self.progress.task > 0
+        self.network.classifier.requires_grad_(not frozen)
 
     def grow(self, classes: int) -> None:
         """Widen the classifier and what is kept of each class."""
@@ -179,6 +238,11 @@ class GSA(Method[GSASettings]):
         super().forget(label)
         self.known.forget(label)
         self.sums[:, list(self.network.outputs_of(label))] = 0
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        super().load_state_dict(state)
+        self.set_training_of_head()
 
 
 def probability_sums(logits: Tensor, labels: Tensor, seen: Tensor) -> Tensor:

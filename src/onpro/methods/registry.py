@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Any, TypeVar
 
 from onpro.errors import UserError, unknown
@@ -73,6 +74,9 @@ def register(
         _require_settings(settings, values)
 
     def enter(cls: type[M]) -> type[M]:
+        if isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise TypeError(f"{cls.__qualname__} does not define {missing}")
         _require_new(cls, name, _METHODS)
         cls.about, cls.settings_type = about, settings
         _METHODS[name] = Entry(cls, *given)

@@ -178,9 +178,14 @@ class AdamSettings(Settings):
         self.require_at_least(1, "replay_batch")
         require(all(0 <= b < 1 for b in self.betas), "betas must be at least 0 and below 1.")
 
-    def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam:
+    @property
+    def adam(self) -> type[Adam | AdamW]:
+        """The kind of Adam."""
+        return Adam
+
+    def make_optimizer(self, parameters: Iterable[Tensor]) -> Adam | AdamW:
         """Adam, whose step is one fused kernel."""
-        return Adam(
+        return self.adam(
             self.parameter_groups(parameters),
             self.learning_rate,
             betas=self.betas,

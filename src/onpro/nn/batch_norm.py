@@ -104,6 +104,25 @@ def normalised_apart(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
             norm.groups = ()
 
 
+@contextmanager
+def collecting_statistics(module: nn.Module) -> Iterator[None]:
+    """Make the running statistics of a module those of the batches that it is shown inside.
+
+    Batch norms normalise each batch by its own statistics, and end with the mean of all of them.
+    """
+    norms = [part for part in module.modules() if isinstance(part, BatchNorm)]
+    usual = [(norm.training, norm.momentum, norm.fused) for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        # A momentum of None is torch's plain mean, which the fused kernels do not have.
+        norm.training, norm.momentum, norm.fused = True, None, False
+    try:
+        yield
+    finally:
+        for norm, (training, momentum, fused) in zip(norms, usual, strict=True):
+            norm.training, norm.momentum, norm.fused = training, momentum, fused
+
+
 def fused_kernels_exist() -> bool:
     """Return whether Triton is installed, which comes with torch for CUDA on Linux."""
     return find_spec("triton") is not None

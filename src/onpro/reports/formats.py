@@ -157,7 +157,11 @@ def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
 def _minus(record: Record, column: Column) -> str:
     """Return a cell, with a minus sign in the place of a hyphen."""
     shown = _shown(record, column)
-    return shown if isinstance(record.get(column.key), str) else shown.replace("-", "−")
+    is_number = not isinstance(record.get(column.key), str)
+    return shown.replace("-", "−") if is_number or _INTERVAL.fullmatch(shown) else shown
+
+
+_INTERVAL = re.compile(r"[-+]?[\d.]+ to [-+]?[\d.]+")
 
 
 def latex_row(cells: Sequence[str]) -> str:

@@ -34,7 +34,9 @@ def read_config(folder: Path) -> RunConfig:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
     if not path.exists():
-        raise UserError(f"{folder} is not the folder of a run: it has no config.json.")
+        inside = any(folder.glob("*/config.json"))
+        remedy = f"; name runs in it, such as {folder}/*" if inside else ""
+        raise UserError(f"{folder} is not the folder of a run: it has no config.json{remedy}.")
     values = read_json(path)
     try:
         return parse_config(values)
@@ -121,7 +123,7 @@ def _writer(values: dict[str, Any]) -> str:
     writer = noted.get("onpro") if isinstance(noted, dict) else None
     if writer in (None, __version__):
         return ""
-    return f": it was written by onpro {writer} and this is {__version__}; go on with that version"
+    return f": it was written by onpro {writer} and this is {__version__}; use that version"
 
 
 def _difference(

@@ -1,5 +1,6 @@
 """Atomic writing and locking of run files."""
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from filelock import FileLock, Timeout, lock_descriptor
 
 from onpro.errors import UserError
 from onpro.files import NO_FOLLOW, NO_WAIT, read_plain, replacing
+
+FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
+"""Errors of a disk without room, or of a user without more of it."""
 
 try:
     import fcntl
@@ -125,7 +129,8 @@ def writing_below(folder: Path) -> Iterator[None]:
     except BrokenPipeError:
         raise  # not from a file: the reader of what a listener prints is gone
     except OSError as error:
-        raise _cannot_write(folder, error.strerror or str(error)) from error
+        is_full = error.errno in FULL
+        raise _cannot_write(folder, error.strerror or str(error), is_full=is_full) from error
 
 
 def require_writable(folder: Path) -> None:
@@ -137,10 +142,15 @@ def require_writable(folder: Path) -> None:
         raise _cannot_write(folder, "permission denied")
 
 
-def _cannot_write(folder: Path, reason: str) -> UserError:
-    return UserError(
-        f"cannot write in {folder}: {reason.lower()}; make room there, or choose another folder."
-    )
+def _cannot_write(folder: Path, reason: str, *, is_full: bool = False) -> UserError:
+    remedy = "make room there, or choose another folder" if is_full else "choose another folder"
+    return UserError(f"cannot write in {folder}: {reason.lower()}; {remedy}.")
+
+
+def require_folder_of(path: Path) -> None:
+    """Raise UserError if there is no folder to write a file in."""
+    if not path.parent.is_dir():
+        raise UserError(f"cannot write {path}: there is no folder {path.parent}.")
 
 
 def save(path: Path, content: bytes) -> None:

@@ -175,9 +175,7 @@ def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | Non
     if not complaint and config and not _is_of(folder, result, config):
         complaint = f"{path} is the result of another run"
     if complaint:
-        raise UserError(
-            f"{complaint}: remove {path} to go on with the run, or {folder} to repeat it."
-        )
+        raise UserError(f"{complaint}: remove {path} to resume the run, or {folder} to repeat it.")
     return Finished(folder, result)
 
 

@@ -309,7 +309,7 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
         if saved.get(name) != value:
             raise UserError(
                 f"the checkpoint in {folder} is of the {name} {saved.get(name)}, not {value}: "
-                "go on there, or start over with onpro resume --fresh."
+                "resume it there, or start over with onpro resume --fresh."
             )
     try:
         trainer.load_state_dict(saved["trainer"])
@@ -319,7 +319,7 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
             f"changed ({error}): start over with onpro resume --fresh."
         ) from error
     LOG.warning(
-        "%s goes on from step %d of %d (onpro resume --fresh starts over).",
+        "%s resumes from step %d of %d (onpro resume --fresh starts over).",
         folder,
         trainer.stream.position,
         len(trainer.stream),

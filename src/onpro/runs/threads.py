@@ -1,5 +1,6 @@
 """Number of CPU threads of a run, which changes the order of sums and so the last digits."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ THREADS = 1
 
 It does not depend on the number of cores or workers, so that the result does not either. Networks
 and images small enough for a CPU gain little from more."""
+
+MOST_THREADS = 64
+"""Most threads of a run on a machine with fewer CPUs: enough to repeat a run of a larger one."""
 
 
 def threads_of(folder: Path) -> int | None:
@@ -35,10 +39,18 @@ def unequal_threads(results: Iterable[Mapping[str, Any]]) -> str:
     return f"with {' and '.join(sorted(numbers))} threads, which changes the last digits"
 
 
-def require_threads(number: int | None) -> None:
-    """Raise UserError if a number of threads is not positive."""
+def require_threads(number: int | None, *, here: bool = True) -> None:
+    """Raise UserError if a number of threads is not positive, or brings this machine to a halt.
+
+    Args:
+        number: The number; None for the default.
+        here: Whether the threads are to run on this machine.
+    """
     if number is not None and number < 1:
         raise UserError(f"a run takes at least 1 thread, not {number}.")
+    most = max(MOST_THREADS, os.cpu_count() or 1)
+    if here and number is not None and number > most:
+        raise UserError(f"a run takes at most {most} threads on this machine, not {number}.")
 
 
 @contextmanager

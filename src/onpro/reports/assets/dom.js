@@ -74,20 +74,21 @@ function seconds(value) {
 
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
+/** A table in a box that scrolls; the first column names the rows. */
+function boxedTable(caption, header, rows) {
+  const head = header.map((title, column) =>
+    node("th", { scope: "col", class: column ? "number" : null }, title));
+  const body = rows.map(([first, ...rest]) =>
+    node("tr", {}, node("th", { scope: "row" }, first),
+      ...rest.map((cell) => node("td", { class: "number" }, cell))));
+  const table = node("table", {}, node("caption", {}, caption),
+    node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body));
+  return node("div", { class: "box", tabindex: 0, role: "region", "aria-label": caption }, table);
+}
+
 /** A table as an alternative to a chart, made when it is opened. */
 function dataTable(caption, header, rows) {
   const details = node("details", {}, node("summary", {}, "Show as a table"));
-  const build = () => {
-    const head = header.map((title, column) =>
-      node("th", { scope: "col", class: column ? "number" : null }, title));
-    const body = rows().map(([first, ...rest]) =>
-      node("tr", {}, node("th", { scope: "row" }, first),
-        ...rest.map((cell) => node("td", { class: "number" }, cell))));
-    const table = node("table", {}, node("caption", {}, caption),
-      node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body));
-    details.append(
-      node("div", { class: "box", tabindex: 0, role: "region", "aria-label": caption }, table));
-  };
-  details.addEventListener("toggle", build, { once: true });
+  details.addEventListener("toggle", () => details.append(boxedTable(caption, header, rows())), { once: true });
   return details;
 }

@@ -152,7 +152,7 @@ function drawConfusion(place) {
 /** A heat map of classes over evaluations for each experiment that has noted them. */
 function drawCourses(place, kind, { about, scale, tell }) {
   for (const e of drawnExperiments().filter((e) => e[kind])) {
-    const { labels: index, columns, rows, group } = e[kind];
+    const { labels: index, columns, at: unit, rows, group } = e[kind];
     const labels = data.labels[index];
     const folded = group > 1 ? `, mean of ${group} neighbouring classes a cell` : "";
     heatmap(place, {
@@ -164,8 +164,8 @@ function drawCourses(place, kind, { about, scale, tell }) {
       columns,
       rows,
       scale: scale(rows),
-      axes: ["class", columns.length === e.curve[0].length ? "after task" : "images seen"],
-      tellCell: (name, at, value) => [tell(value), `${name}, ${columns.length === e.curve[0].length ? `after task ${at}` : `after ${at} images`}`],
+      axes: ["class", unit],
+      tellCell: (name, at, value) => [tell(value), `${name}, ${unit === "images seen" ? `after ${at} images` : `${unit} ${at}`}`],
     });
   }
 }
@@ -189,6 +189,24 @@ function drawMemory(place) {
   });
 }
 
+// Measures of runs with a shortcut, and their titles.
+const CUES = {
+  no_cue: "accuracy, no cue", true_cue: "true cue", wrong_cue: "wrong cue",
+  reliance: "reliance", reliance_new: "reliance, new task",
+  following: "following, same task", control: "without the cue",
+  following_any: "following, any task", control_any: "without the cue",
+};
+const hasCues = (experiment) => experiment.reliance[0] != null;
+
+function drawCues(place) {
+  const cued = drawnExperiments().filter(hasCues);
+  for (const [name, group] of byData(cued)) {
+    const labels = shortLabels(group);
+    const rows = group.map((e) => [labels.get(e), ...Object.keys(CUES).map((key) => withSpread(e[key]))]);
+    place.append(boxedTable(`Cues on ${name}, %`, ["method", ...Object.values(CUES)], rows));
+  }
+}
+
 function showPictures() {
   byId("pictures-list").append(...data.pictures.map(({ title, about, src }) =>
     node("figure", {}, node("figcaption", {}, title),
@@ -201,6 +219,7 @@ function showSections() {
   const present = {
     classes: experiments.some((e) => e.byClass),
     memory: experiments.some((e) => e.stored),
+    cues: experiments.some(hasCues),
     pictures: data.pictures.length > 0,
   };
   for (const [id, isPresent] of Object.entries(present)) {
@@ -232,6 +251,7 @@ const CHARTS = {
   "confusion-maps": drawConfusion,
   "classes-maps": drawClasses,
   "memory-maps": drawMemory,
+  "cues-tables": drawCues,
   "time-charts": drawTimes,
 };
 

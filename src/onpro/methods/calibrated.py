@@ -1,0 +1,102 @@
+"""Predictions with the batch-norm statistics of the stored images, for methods with a classifier.
+
+After Wu and Johnson, "Rethinking 'Batch' in BatchNorm", 2021, who estimate them after training.
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from onpro.methods.base import EVAL_BATCH, Context, Method
+from onpro.methods.registry import register_wrapper
+from onpro.methods.settings import Settings
+from onpro.methods.wrapper import Wrapper
+from onpro.nn.batch_norm import collecting_statistics
+from onpro.nn.network import Network
+from onpro.nn.teacher import widen
+
+
+@dataclass(frozen=True)
+class CalibratedSettings(Settings):
+    """Calibrated predictions have no settings."""
+
+
+class Copy:
+    """A network to calibrate, and the moment of learning that it was last calibrated at.
+
+    It has no state: it follows from the method's network and memory.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = deepcopy(network).requires_grad_(False)
+        self.moment: Hashable = None
+
+    def take(self, network: Network) -> None:
+        """Become equal to a network."""
+        widen(self.network, network.classifier.out_features)
+        self.network.load_state_dict(network.state_dict())
+
+
+@register_wrapper(
+    "calibrated",
+    CalibratedSettings,
+    title="statistics of the memory",
+    paper='Rethinking "Batch" in BatchNorm',
+    year=2021,
+    images_per_step="as many; the memory before predictions",
+)
+class Calibrated(Wrapper[CalibratedSettings]):
+    """Predicts with batch-norm statistics of all stored images, seen as test images are.
+
+    Running statistics follow the images of training, which are augmented and often those of the
+    current task.
+    """
+
+    keeps_loss = True
+    is_last = True
+    predicts_from_memory = True
+
+    def __init__(self, settings: CalibratedSettings, context: Context) -> None:
+        super().__init__(settings, context)
+        self.calibrated = Copy(self.network)
+
+    @classmethod
+    def refusal(cls, base: type[Method[Any]]) -> str | None:
+        """Refuse methods that have no classifier."""
+        if base.predicts_from_memory:
+            return "which predicts from its memory already"
+        return super().refusal(base)
+
+    @property
+    def predictor(self) -> Network:
+        """A calibrated copy of the network that predicts, made anew after each step."""
+        copy, progress, memory = self.calibrated, self.progress, self.memory
+        moment = progress.steps, progress.task_open, len(memory)
+        if not len(memory):
+            return super().predictor
+        if copy.moment != moment:
+            copy.take(super().predictor)
+            copy.moment = moment  # from here on, `eval_scores` finds the copy
+            batches = math.ceil(len(memory) / EVAL_BATCH)
+            with copy.network.evaluating(), collecting_statistics(copy.network):
+                for images in memory.images.tensor_split(batches):
+                    shown = self.normalise(images)
+                    self.eval_scores(shown.contiguous(memory_format=self.context.layout))
+        return copy.network
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        super().grow(classes)
+        self.calibrated.moment = None
+
+    def forget(self, label: int) -> None:
+        """Drop a class."""
+        super().forget(label)
+        self.calibrated.moment = None
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state."""
+        super().load_state_dict(state)
+        self.calibrated.moment = None
