@@ -21,6 +21,7 @@ from onpro.fitted import MODEL_FILE, FittedModel, Remembered, shape_of
 from onpro.inputs import (
     are_equal,
     as_array,
+    as_device,
     as_labels,
     as_per_channel,
     as_pixels,
@@ -388,7 +389,7 @@ class ImageClassifier:
 
         What depends on the network or on the images is refused when learning begins.
         """
-        device = _named(self.device)
+        device = as_device(self.device)
         params = self._params(device)
         side = params["image_size"]
         if side is not None and (device is not None or "encoder" in self._settings):
@@ -493,27 +494,9 @@ def _require_as_many(pixels: Tensor, labels: list[Hashable]) -> None:
         raise ValueError(f"there must be a label for each image, not {images} and {labelled}")
 
 
-def _named(device: Any) -> torch.device | None:
-    """Return the device of this name, None for "auto"; refuse one that is not there.
-
-    torch counts GPUs through NVML, which does not initialise CUDA.
-    """
-    if isinstance(device, str) and device == "auto":
-        return None
-    try:
-        named = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"there is no device {device!r}: take auto, cpu or cuda") from error
-    if named.type not in ("cpu", "cuda"):
-        raise ValueError(f"a device {named} is not supported: take auto, cpu or cuda")
-    if named.type == "cuda" and (named.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device {named} here: take cpu, or auto")
-    return named
-
-
 def _pick(device: Any) -> torch.device:
     """Return the device to learn on."""
-    named = _named(device)
+    named = as_device(device)
     if named is None:
         return pick_device("auto")
     pick_device("cuda" if named.type == "cuda" else "cpu")  # refuses a GPU that does not work

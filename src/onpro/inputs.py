@@ -300,6 +300,24 @@ def as_per_channel(name: str, value: Any) -> Triple:
     return red, green, blue
 
 
+def as_device(device: Any) -> torch.device | None:
+    """Return the device of this name, None for "auto"; refuse one that is not there.
+
+    torch counts GPUs through NVML, which does not initialise CUDA.
+    """
+    if isinstance(device, str) and device == "auto":
+        return None
+    try:
+        named = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"there is no device {device!r}: take auto, cpu or cuda") from error
+    if named.type not in ("cpu", "cuda"):
+        raise ValueError(f"a device {named} is not supported: take auto, cpu or cuda")
+    if named.type == "cuda" and (named.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device {named} here: take cpu, or auto")
+    return named
+
+
 def as_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
     """Convert weights of images to an array (count,); they are at least 0, and not all 0."""
     try:

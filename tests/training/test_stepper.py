@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
 from onpro.memory.reservoir import reservoir_batch
-from onpro.methods import Context, Settings
+from onpro.methods import Context, Settings, method, settings_for
 from onpro.methods.base import About, Method, Terms
 from onpro.nn.counter import count_images, counting_images
 from onpro.nn.teacher import Teacher
@@ -141,6 +142,21 @@ def test_forgetting_everything_restarts_the_count_of_tasks() -> None:
     stepper.step(stream[4])
     assert stepper.method.progress.task == 0
     assert stepper.method.progress.steps_in_task == 1
+
+
+def test_a_task_whose_first_step_failed_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PASS looks at the images of a task when it ends; here there are none."""
+    context = Context(DATA.image_shape, Normalise(DATA.mean, DATA.std))
+    stepper = Stepper(method("pass")(settings_for("pass", "tiny"), context))
+    with monkeypatch.context() as patched:
+        patched.setattr(stepper.method, "augment", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            stepper.step(batches(announced=False)[0])
+    terms = stepper.step(batches(announced=False)[2])
+    assert terms.keys() == {"ce"}, "as in the first task"
+    assert stepper.method.progress.task == 0
 
 
 # Rehearsal

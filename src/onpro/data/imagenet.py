@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from onpro.data.built_in import IMAGENET_PLACES
 from onpro.data.download import data_folder
 from onpro.data.image_files import ImageFile, list_classes, list_images, split_by_class
 from onpro.data.imageset import ImageSet, Split, Triple
-from onpro.data.registry import IMAGENET_PLACES
 from onpro.errors import UserError, unknown
 
 MEAN: Triple = (0.485, 0.456, 0.406)

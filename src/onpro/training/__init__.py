@@ -5,14 +5,8 @@ from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import Engine, pick_engine
 from onpro.training.evaluation import CueRates, accuracies, confusion_matrix
 from onpro.training.metrics import CueMetrics, CurvePoint, Metrics, anytime_accuracy
-from onpro.training.trainer import (
-    Checkpointer,
-    EvaluationEvent,
-    Listener,
-    Probe,
-    StepEvent,
-    Trainer,
-)
+from onpro.training.observers import Checkpointer, EvaluationEvent, Listener, Probe, StepEvent
+from onpro.training.trainer import Trainer
 
 __all__ = [
     "CheckpointWriter",

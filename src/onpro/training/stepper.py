@@ -84,13 +84,20 @@ class Stepper:
             method.start_task()
 
     def finish_task(self) -> None:
-        """End the current task, if one is open; the next batch starts another."""
+        """End the current task, if one is open; the next batch starts another.
+
+        A task whose first step has failed is not counted: there is nothing of it to finish.
+        """
         progress = self.method.progress
-        if progress.task_open:
-            progress.task_open = False
-            with self._training():
-                self.method.end_task()
-                self._rehearse()
+        if not progress.task_open:
+            return
+        progress.task_open = False
+        if not progress.steps_in_task:
+            progress.task -= 1
+            return
+        with self._training():
+            self.method.end_task()
+            self._rehearse()
 
     def settle(self) -> None:
         """Rehearse if predictions do not reflect everything stored yet.
