@@ -1,7 +1,7 @@
 """A classifier for a stream whose classes are not known in advance."""
 
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from threading import Lock
@@ -252,8 +252,9 @@ class ImageClassifier:
             device: As in the constructor.
             precision: As in the constructor; None: as it was saved.
         """
-        if (Path(path) / MODEL_FILE).is_file():
-            raise ValueError(f"{path} is the folder of a run: use from_run")
+        with suppress(OSError):  # `load_state` says what is wrong with the path
+            if (Path(path) / MODEL_FILE).is_file():
+                raise ValueError(f"{path} is the folder of a run: use from_run")
         with _as_value_errors():
             state = load_state(Path(path), kind="classifier")
         version = state.get("version")
