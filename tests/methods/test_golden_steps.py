@@ -56,7 +56,9 @@ def first_task_over(method: WithoutChance[S], images: Tensor, labels: Tensor) ->
     """Let a first task of classes 0 and 1 be over, with these images in memory."""
     method.memory.write(torch.arange(len(labels)), images, labels)
     method.memory.advance(len(labels))
-    method.progress = replace(method.progress, task=0, announced=0, task_open=True, seen={0, 1})
+    method.progress = replace(
+        method.progress, task=0, announced=0, task_open=True, steps_in_task=1, seen={0, 1}
+    )
     stepper(method).finish_task()
 
 
