@@ -71,6 +71,14 @@ TUNED = Recipe(
     {"optimizer": "adam", "learning_rate": 5e-4, "weight_decay": 1e-4},
 )
 
+GSA_PORT: Values = {
+    "optimizer": "adamw",
+    "learning_rate": 5e-4,
+    "betas": (0.9, 0.999),
+    "views": "mirrored",
+}
+"""GSA in the official code of CCL-DC."""
+
 CHAIN: dict[str, Values] = {
     "er": {
         "optimizer": "adamw",
@@ -87,12 +95,7 @@ CHAIN: dict[str, Values] = {
         "logit_weight": 0.2,
         "label_weight": 1.0,
     },
-    "gsa": {
-        "optimizer": "adamw",
-        "learning_rate": 5e-4,
-        "betas": (0.9, 0.999),
-        "views": "mirrored",
-    },
+    "gsa": GSA_PORT,
     "ocm": {"chain_ce_weight": 0.25, "chain_weight": 4.0},
     "onpro": {"chain_ce_weight": 0.25},
 }

@@ -20,7 +20,7 @@ from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import AdamSettings
 from onpro.nn.optimizers import Adam, AdamW
-from onpro.recipes import IMAGENET, SHORT_STREAMS, Recipe, on
+from onpro.recipes import GSA_PORT, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 
@@ -97,12 +97,7 @@ class GSASettings(AdamSettings):
         ),
         "port": Recipe(
             "CCL-DC's port: AdamW with a smaller learning rate, one augmentation for both copies",
-            {
-                "optimizer": "adamw",
-                "learning_rate": 5e-4,
-                "betas": (0.9, 0.999),
-                "views": "mirrored",
-            },
+            GSA_PORT,
         ),
         "port-mkd": Recipe(
             "MKD's port: a smaller learning rate, no weight decay; crop, flip, no mirrored copies",
