@@ -72,10 +72,10 @@ def lacks_model(experiment: Experiment) -> str:
 
 
 def lacks_scores(experiment: Experiment) -> str:
-    """Return a sentence if the networks of an experiment score no classes, else an empty string."""
+    """Return a sentence if an experiment predicts not by a network alone, else an empty string."""
     if not method(experiment.method).predicts_from_memory:
         return ""
-    return f"{experiment} predicts from its memory and has no class score to explain."
+    return f"{experiment} predicts from its memory, not by a network alone."
 
 
 def _folders(experiment: Experiment) -> Iterator[Path]:
