@@ -8,30 +8,15 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, log_softmax, softmax
+from torch.nn.functional import cross_entropy
 
 from onpro.errors import UserError
 from onpro.methods import method, settings_for
 from onpro.methods.parts.apf import unmixed
+from tests.methods.averages import divergence, doubled
 from tests.methods.learners import batches, found_in, learner, refused, stepper
 
 PLAIN = {"augmentation": "none", "teacher_augmentation": "none"}
-
-
-def divergence(logits: Tensor, taught: Tensor) -> Tensor:
-    """16·KL at temperature 4, image by image."""
-    rows = []
-    for own, other in zip(logits, taught, strict=True):
-        p, log_q = softmax(other / 4, dim=0), log_softmax(own / 4, dim=0)
-        rows.append(16 * (p * (p.log() - log_q)).sum())
-    return torch.stack(rows).mean()
-
-
-def doubled(learned: Any) -> Any:
-    """The method in float64, its average included."""
-    learned.momentum_teacher.network.double()
-    learned.mean.network.double()
-    return learned
 
 
 def test_the_loss_is_the_one_of_the_paper() -> None:

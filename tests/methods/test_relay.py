@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, log_softmax, softmax
+from torch.nn.functional import cross_entropy
 
 from onpro.augment import rotations
 from onpro.methods import recipes, settings_for
+from tests.methods.averages import divergence, doubled
 from tests.methods.learners import batches, learner, refused, stepper
 
 BARE: dict[str, Any] = {
@@ -21,22 +22,6 @@ BARE: dict[str, Any] = {
     "predict_from": "image",
 }
 """What is left without the parts that are added to MKD."""
-
-
-def divergence(logits: Tensor, taught: Tensor) -> Tensor:
-    """16·KL at temperature 4, image by image."""
-    rows = []
-    for own, other in zip(logits, taught, strict=True):
-        p, log_q = softmax(other / 4, dim=0), log_softmax(own / 4, dim=0)
-        rows.append(16 * (p * (p.log() - log_q)).sum())
-    return torch.stack(rows).mean()
-
-
-def doubled(learned: Any) -> Any:
-    """The method in float64, its average included."""
-    learned.momentum_teacher.network.double()
-    learned.mean.network.double()
-    return learned
 
 
 def halved(images: Tensor, generator: torch.Generator) -> Tensor:
