@@ -134,7 +134,7 @@ class Method(ABC, Generic[S]):
     """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
     stores_outputs: ClassVar[bool] = False
     """Whether outputs of the network are stored with images."""
-    memory_policy: ClassVar[Callable[..., Tensor]] = staticmethod(reservoir_batch)
+    memory_policy: Callable[..., Tensor] = staticmethod(reservoir_batch)
     """Decides which images `remember` keeps, see `onpro.memory.reservoir`."""
     remembers: ClassVar[bool] = False
     """Whether `learn` keeps images with `remember`, so that a wrapper can change the policy."""
@@ -269,6 +269,11 @@ class Method(ABC, Generic[S]):
     def has_past(self) -> bool:
         """Whether there is anything to replay; waits for the device."""
         return bool(len(self.memory.labels))
+
+    @property
+    def moment(self) -> Hashable:
+        """What changes with everything that is learned or stored, for caches of predictions."""
+        return self.progress.steps, self.progress.task_open, len(self.memory)
 
     def grow(self, classes: int) -> None:
         """Make room for classes that were not announced."""

@@ -72,13 +72,12 @@ class Calibrated(Wrapper[CalibratedSettings]):
     @property
     def predictor(self) -> Network:
         """A calibrated copy of the network that predicts, made anew after each step."""
-        copy, progress, memory = self.calibrated, self.progress, self.memory
-        moment = progress.steps, progress.task_open, len(memory)
+        copy, memory = self.calibrated, self.memory
         if not len(memory):
             return super().predictor
-        if copy.moment != moment:
+        if copy.moment != self.moment:
             copy.take(super().predictor)
-            copy.moment = moment  # from here on, `eval_scores` finds the copy
+            copy.moment = self.moment  # from here on, `eval_scores` finds the copy
             batches = math.ceil(len(memory) / EVAL_BATCH)
             with copy.network.evaluating(), collecting_statistics(copy.network):
                 for images in memory.images.tensor_split(batches):

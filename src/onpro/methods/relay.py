@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from onpro.augment import OnPixels, check_rotation, rotations
 from onpro.losses import softened_divergence
 from onpro.memory.balanced import KEY, balanced
-from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.chain import HarderSettings, chain_of_views
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
@@ -113,7 +112,9 @@ class Relay(MomentumTaught[RelaySettings]):
         self.network = self.make_network(outputs_per_class=settings.rotations)
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
-        self.memory = self.make_memory(**({"key": KEY} if self.is_balanced else {}))
+        self.memory = self.make_memory()
+        if settings.keeps == "balanced":
+            self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
         harder = OnPixels(settings.harder, context.normalise)
         self.chain = [self.augmentation, *[harder] * (settings.views - 1)]
 
@@ -122,14 +123,8 @@ class Relay(MomentumTaught[RelaySettings]):
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
         terms = self.descend(lambda: self.terms(new, old))
-        policy = balanced if self.is_balanced else reservoir_batch
-        policy(self.memory, batch.images, batch.labels, self.random["memory"])
+        self.remember(batch)
         return terms
-
-    @property
-    def is_balanced(self) -> bool:
-        """Whether the memory keeps equally many images of each class."""
-        return self.settings.keeps == "balanced"
 
     def course(self) -> Hashable:
         """The same in every task."""

@@ -1,6 +1,6 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class NearestMean:
     """
 
     def __init__(self) -> None:
-        self._means: tuple[tuple[int, bool, int], list[Tensor]] | None = None
+        self._means: tuple[Hashable, list[Tensor]] | None = None
 
     def clear(self) -> None:
         """Compute the means anew when they are next needed."""
@@ -50,8 +50,7 @@ class NearestMean:
         return scores.index_copy_(1, seen, near)
 
     def _directions(self, method: Method[Any], seen: Tensor, features: Features) -> list[Tensor]:
-        moment = (method.progress.steps, method.progress.task_open, len(method.memory))
-        if self._means is None or self._means[0] != moment:
+        if self._means is None or self._means[0] != method.moment:
             context, memory = method.context, method.memory
             stored = [
                 features(method.normalise(images).contiguous(memory_format=context.layout))
@@ -64,5 +63,5 @@ class NearestMean:
                 class_mean_directions(torch.cat(of_expert), memory.labels, seen, generator)
                 for of_expert in zip(*stored, strict=True)
             ]
-            self._means = (moment, means)
+            self._means = (method.moment, means)
         return self._means[1]
