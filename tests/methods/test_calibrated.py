@@ -97,8 +97,8 @@ def test_a_loaded_state_is_calibrated_anew() -> None:
     ("name", "why"),
     [
         ("scr-calibrated", "predicts from its memory already"),
-        ("er-calibrated-mkd", "comes last"),
-        ("er-ccldc-calibrated", "comes last"),
+        ("er-calibrated-mkd", "since calibrated comes last"),
+        ("er-ccldc-calibrated", "since ccldc comes last"),
     ],
 )
 def test_what_cannot_be_calibrated_is_refused(name: str, why: str) -> None:

@@ -24,7 +24,7 @@ class Wrapper(Method[S]):
     def refusal(cls, base: type[Method[Any]]) -> str | None:
         """Return why a method cannot be wrapped, to end "X cannot wrap Y, …"; None: it can be."""
         if issubclass(base, Wrapper) and base.is_last:
-            return f"which must be wrapped first; {base.about.title} comes last"
+            return f"since {base.about.name.rpartition('-')[2]} comes last"
         if not hasattr(base, "terms"):
             return "whose loss is not available apart from its step"
         return None
