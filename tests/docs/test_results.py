@@ -28,6 +28,7 @@ PAGES = [
     "docs/results.md",
     "docs/coverage.md",
     "docs/leaderboard.md",
+    "docs/methods/relay.md",
     "docs/streams.md",
     "results/tuned/README.md",
 ]

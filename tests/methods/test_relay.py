@@ -11,12 +11,14 @@ from torch.nn.functional import cross_entropy
 
 from onpro.augment import rotations
 from onpro.methods import recipes, settings_for
+from onpro.streams import Batch
 from tests.methods.averages import divergence, doubled
-from tests.methods.learners import batches, learner, refused, stepper
+from tests.methods.learners import batches, learner, refused, stepper, watch
 
 BARE: dict[str, Any] = {
-    "views": 1,
+    "teacher_rate": 0.01,
     "rotations": 1,
+    "repeats": 1,
     "rivals": "all",
     "keeps": "reservoir",
     "predict_from": "image",
@@ -29,27 +31,73 @@ def halved(images: Tensor, generator: torch.Generator) -> Tensor:
     return images / 2
 
 
+ONCE: dict[str, Any] = {"repeats": 1, "replay_batch": 200, "teacher_weight": 3.0}
+"""One step a batch, which shows all that is stored."""
+
+
+def shown(learned: Any, *given: Batch) -> tuple[Tensor, Tensor]:
+    """All images of batches in four rotations, and their outputs."""
+    images = learned.normalise(torch.cat([batch.images for batch in given]))
+    labels = torch.cat([batch.labels for batch in given])
+    return rotations(images, 4), torch.cat([4 * labels + turn for turn in range(4)])
+
+
 def test_the_loss_is_the_mean_over_all_views() -> None:
-    learned = doubled(learner("relay", float64=True, replay_batch=200, teacher_weight=3.0))
+    learned = doubled(learner("relay", float64=True, views=3, rivals="shown", **ONCE))
     learned.chain = [halved] * 3
     first, second = batches(2)
     train = stepper(learned)
     assert train.step(first) == {}  # the first batch is only stored
     student, teacher = deepcopy(learned.network), deepcopy(learned.momentum_teacher.network)
     terms = train.step(second)
-    images = learned.normalise(torch.cat([second.images, first.images]))
-    labels = torch.cat([second.labels, first.labels])
-    outputs = torch.cat([4 * labels + turn for turn in range(4)])
-    shown = [rotations(images, 4) / 2**view for view in range(4)]
-    own = [student.logits(view) for view in shown]
-    counts = Counter(labels.tolist())
-    raised = torch.tensor([counts.get(c, 0) for c in range(4) for _ in range(4)]).double()
+    images, outputs = shown(learned, second, first)
+    views = [images / 2**view for view in range(4)]
+    own = [student.logits(view) for view in views]
+    counts = Counter((outputs // 4).tolist())
+    raised = torch.tensor([counts.get(c, 0) / 4 for c in range(4) for _ in range(4)]).double()
     raised = raised.clamp(min=1e-12).log()
     expected = sum(cross_entropy(own[view] + raised, outputs) for view in (1, 2, 3)) / 3
     torch.testing.assert_close(terms["ce"], expected, rtol=1e-6, atol=0)  # counts are float32
-    harder = [shown[1], shown[2], shown[3], shown[3]]
+    harder = [views[1], views[2], views[3], views[3]]
     taught = [divergence(own[view], teacher.logits(harder[view])) for view in range(4)]
     torch.testing.assert_close(terms["taught"], 3.0 * sum(taught) / 4, rtol=1e-9, atol=0)
+
+
+def test_new_images_compete_with_the_classes_of_their_task_alone() -> None:
+    learned = doubled(learner("relay", float64=True, **ONCE))
+    learned.chain = [halved]
+    train = stepper(learned)
+    stored, new = [*batches(10), *batches(1, start=10)], batches(1, start=11)[0]
+    for batch in stored:
+        train.step(batch)
+    student = deepcopy(learned.network)
+    terms = train.step(new)
+    images, outputs = zip(shown(learned, new), shown(learned, *stored), strict=True)
+    of_new, of_old = student.logits(torch.cat(images) / 2).split([40, 440])
+    counts = torch.tensor([(outputs[1] // 4 == output // 4).sum() for output in range(16)]).log()
+    losses = [  # classes 2 and 3 are those of the second task
+        *(
+            cross_entropy(row[8:], output - 8)
+            for row, output in zip(of_new, outputs[0], strict=True)
+        ),
+        *(
+            cross_entropy(row + counts, output)
+            for row, output in zip(of_old, outputs[1], strict=True)
+        ),
+    ]
+    torch.testing.assert_close(terms["ce"], torch.stack(losses).mean(), rtol=1e-6, atol=0)
+
+
+def test_a_batch_is_learned_several_times_and_stored_once() -> None:
+    learned = learner("relay", repeats=3)
+    passes = watch(learned)
+    for batch in batches(2):
+        stepper(learned).step(batch)
+    assert len(passes) == 2 * 3  # of the second batch: the images and one view
+    views = [forward.images for forward in passes[1::2]]
+    assert not views[0].equal(views[1]), "each step has other views"
+    assert passes[0].images.equal(passes[2].images), "of the same images"
+    assert len(learned.memory) == 20
 
 
 def test_without_its_parts_it_is_er_with_mkd() -> None:
@@ -66,7 +114,7 @@ def test_without_its_parts_it_is_er_with_mkd() -> None:
 
 @pytest.mark.parametrize("keeps", ["balanced", "reservoir"])
 def test_the_memory_keeps_what_is_asked_for(keeps: str) -> None:
-    learned = learner("relay", keeps=keeps, memory=20, views=1, rotations=1)
+    learned = learner("relay", keeps=keeps, memory=20, rotations=1)
     for batch in batches(20):
         stepper(learned).step(batch)
     counts = Counter(learned.memory.labels.tolist())
@@ -76,7 +124,7 @@ def test_the_memory_keeps_what_is_asked_for(keeps: str) -> None:
 @pytest.mark.parametrize("seen", ["all", "mirrored", "image"])
 def test_predictions_see_what_is_asked_for(seen: str) -> None:
     learned = doubled(learner("relay", float64=True, predict_from=seen))
-    learned.chain = [halved] * 3
+    learned.chain = [halved]
     for batch in batches(4):
         stepper(learned).step(batch)
     images = batches(1)[0].images
@@ -103,9 +151,9 @@ def test_each_part_can_be_left_out_by_name() -> None:
         changed[name] = {key for key in usual if values[key] != usual[key]}
     assert changed == {
         "without-rotations": {"rotations"},
-        "without-chain": {"views"},
+        "without-repeats": {"repeats"},
         "without-teacher": {"teacher_weight", "predict_with"},
-        "without-counts": {"rivals"},
+        "without-rivals": {"rivals"},
         "without-balance": {"keeps"},
         "without-views": {"predict_from"},
     }
@@ -116,6 +164,7 @@ def test_each_part_can_be_left_out_by_name() -> None:
     [
         ("views", {"views": 0}),
         ("views", {"views": 9}),
+        ("repeats", {"repeats": 0}),
         ("rotations", {"rotations": 3}),
         ("magnitude", {"magnitude": 31}),
         ("teacher rate", {"teacher_rate": 1.0}),

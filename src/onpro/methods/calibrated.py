@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from onpro.augment import rotations
 from onpro.methods.base import EVAL_BATCH, Context, Method
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
@@ -48,10 +49,11 @@ class Copy:
     images_per_step="as many; the memory before predictions",
 )
 class Calibrated(Wrapper[CalibratedSettings]):
-    """Predicts with batch-norm statistics of all stored images, seen as test images are.
+    """Predicts with batch-norm statistics of all stored images, as they are.
 
     Running statistics follow the images of training, which are augmented and often those of the
-    current task.
+    current task. A network that learns rotations as classes sees the stored images in all of them,
+    as in training.
     """
 
     keeps_loss = True
@@ -77,12 +79,12 @@ class Calibrated(Wrapper[CalibratedSettings]):
             return super().predictor
         if copy.moment != self.moment:
             copy.take(super().predictor)
-            copy.moment = self.moment  # from here on, `eval_scores` finds the copy
-            batches = math.ceil(len(memory) / EVAL_BATCH)
+            copy.moment = self.moment
+            batches, blocks = math.ceil(len(memory) / EVAL_BATCH), copy.network.outputs_per_class
             with copy.network.evaluating(), collecting_statistics(copy.network):
                 for images in memory.images.tensor_split(batches):
-                    shown = self.normalise(images)
-                    self.eval_scores(shown.contiguous(memory_format=self.context.layout))
+                    for turned in rotations(self.normalise(images), blocks).chunk(blocks):
+                        copy.network(turned.contiguous(memory_format=self.context.layout))
         return copy.network
 
     def grow(self, classes: int) -> None:
