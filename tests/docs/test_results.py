@@ -98,6 +98,31 @@ def test_stored_runs_are_complete() -> None:
         assert sum(map(sum, run.result["confusion"])) == 10000
 
 
+def test_the_table_of_the_readme_is_that_of_the_stored_runs() -> None:
+    page = (ROOT / "README.md").read_text()
+    table = page[page.index("\n## Results\n") : page.index("\n**Speed.**")]
+    titles = {"ER + MKD (`er-mkd`)": "er-mkd", "iCaRL": "icarl", "DER++": "derpp"}
+    places = [("cifar10", 100), ("cifar10", 200), ("cifar10", 500)]
+    places += [("cifar100", 500), ("cifar100", 1000), ("cifar100", 2000)]
+    names = ("cifar10", "cifar100", "cifar10-newer", "cifar100-newer")
+    stored = {
+        (one.method, one.data, one.memory): accuracy(one)
+        for one in found(read_runs([ROOT / f"results/{name}.jsonl" for name in names]))
+        if one.recipe is None
+    }
+    shown = {}
+    for title, row in re.findall(r"^\| ([^|]+?) \|(.*)\|$", table, flags=re.MULTILINE):
+        for place, cell in zip(places, row.split("|"), strict=True):
+            if cited := re.match(r" ([\d.]+) ± ([\d.]+) \((\d+)\) \[", cell):
+                shown[titles.get(title, title.lower()), *place] = cited.groups()
+    assert len(shown) > 20
+    for key, numbers in shown.items():
+        measured = stored[key]
+        assert numbers == (f"{measured.mean:.1f}", f"{measured.deviation:.1f}", str(measured.n)), (
+            key
+        )
+
+
 def onpro(memory: int, recipe: str | None = None) -> Experiment:
     """Return its runs on CIFAR-10."""
     (only,) = (

@@ -219,20 +219,22 @@ def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
     assert estimates.seconds(replace(first, memory=99, seed=9), tmp_path) == 30
 
 
-def test_runs_that_counted_the_time_of_others_are_asked_only_where_there_are_no_others(
-    tmp_path: Path,
+@pytest.mark.parametrize("beside", [{"shared_by": None}, {"gpu_processes": 2}])
+def test_runs_that_counted_the_time_of_others_are_not_asked(
+    beside: dict[str, int | None], tmp_path: Path
 ) -> None:
     configs = list(configurations(er(2), PLACE))
     paths = [run(config, tmp_path).folder / "result.json" for config in configs]
     for path, seconds in zip(paths, (40.0, 10.0), strict=True):
         changed = json.loads(path.read_text()) | {"train_seconds": seconds, "eval_seconds": 0}
         if seconds == 40:
-            del changed["shared_by"]
+            changed |= beside
+        changed = {name: value for name, value in changed.items() if value is not None}
         path.write_text(sealed(changed))
     missing = replace(configs[0], seed=9)
     assert Estimates(tmp_path).seconds(missing, tmp_path) == 10
     paths[1].unlink()
-    assert Estimates(tmp_path).seconds(missing, tmp_path) == 40
+    assert Estimates(tmp_path).seconds(missing, tmp_path) is None
 
 
 def test_a_calibration_fills_the_gaps(tmp_path: Path) -> None:

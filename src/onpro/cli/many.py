@@ -133,8 +133,6 @@ def _time_left(left: Sequence[RunConfig], estimates: Estimates, out: Path, slots
     notes = []
     if estimates.hardware:
         notes.append(f"estimated from runs on {', '.join(sorted(estimates.hardware))}")
-    if estimates.is_bound:
-        notes.append("too long for some, whose times include those of runs beside them")
     if of:
         notes.append("--calibrate estimates the others")
     return f"{text} ({'; '.join(notes)})" if notes else text

@@ -12,7 +12,7 @@ from onpro.errors import UserError
 from onpro.runs.config import RunConfig
 from onpro.runs.config_file import parse_config
 from onpro.runs.reading import read_runs
-from onpro.runs.result import machine
+from onpro.runs.result import is_timed, machine
 from onpro.runs.runner import prepare
 from onpro.runs.status import progress
 from onpro.training import EvaluationEvent, StepEvent, Trainer
@@ -31,27 +31,20 @@ class Estimates:
     """Seconds that runs take: runs of equal settings, else of the same method and stream.
 
     Runs on the same kind of device are asked first, then runs on any other; `hardware` says on what
-    the latter have run. Of runs side by side the time is each one's own part. Older versions
-    counted the time of the others too: their runs are asked only where there are no such runs of
-    this version.
+    the latter have run. Of runs side by side the time is each one's own part; runs whose time
+    contains that of others are not asked.
     """
 
     def __init__(self, out: Path) -> None:
-        parts: dict[Kind, list[float]] = {}
-        older: dict[Kind, list[float]] = {}
         self.hardware: set[str] = set()
         """Other hardware whose times have been used."""
-        self.is_bound = False
-        """Whether times have been used that include those of other runs."""
         self._hardware: dict[Kind, str] = {}
+        self._seconds: dict[Kind, list[float]] = {}
         for config, result in _timed(out):
             seconds = result["train_seconds"] + result["eval_seconds"]
             for kind in (*_kinds(config, result["device"]), *_kinds(config, ANY)):
-                known = parts if "shared_by" in result else older
-                known.setdefault(kind, []).append(seconds)
+                self._seconds.setdefault(kind, []).append(seconds)
                 self._hardware[kind] = machine(result["hardware"])
-        self._seconds = older | parts
-        self._bounds = older.keys() - parts.keys()
 
     def seconds(self, config: RunConfig, out: Path) -> float | None:
         """Return the estimated seconds an unfinished run still takes; None if unknown."""
@@ -61,7 +54,6 @@ class Estimates:
             return None
         if known[-1] == ANY:
             self.hardware.add(self._hardware[known])
-        self.is_bound |= known in self._bounds
         begun = progress(config, out)
         return max(0.0, fmean(self._seconds[known]) - (begun.seconds if begun else 0.0))
 
@@ -119,7 +111,8 @@ def _timed(out: Path) -> Iterable[tuple[RunConfig, dict[str, Any]]]:
             config = parse_config(run.config)
         except UserError:  # of another version
             continue
-        yield config, run.result
+        if is_timed(run.result):
+            yield config, run.result
 
 
 def _kinds(config: RunConfig, device: str) -> tuple[Kind, Kind]:

@@ -20,7 +20,7 @@ from onpro.figures.style import (
     plain,
     wrapped,
 )
-from onpro.runs.result import machine
+from onpro.runs.result import is_timed, machine
 from onpro.text import visible
 
 if TYPE_CHECKING:
@@ -186,4 +186,4 @@ def _images(experiment: Experiment) -> float:
 
 def _shared(experiment: Experiment) -> bool:
     results = [run.result for run in experiment.runs]
-    return any(r.get("shared_by", 2) > 1 or (r.get("gpu_processes") or 1) > 1 for r in results)
+    return any(not is_timed(result) or result["shared_by"] > 1 for result in results)

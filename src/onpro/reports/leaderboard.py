@@ -1,14 +1,14 @@
 """A leaderboard: our results and published ones by data set and memory, the best first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean
-from typing import Any
 
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.published import Published, published, sources
 from onpro.experiments.tables import paper_tables
 from onpro.reports.formats import Column, Format, Value, render, with_spread
 from onpro.reports.tables import PLACE, bounds
+from onpro.runs.result import is_timed
 from onpro.text import written
 
 Key = tuple[str, str | None, str, int]
@@ -97,15 +97,10 @@ def _row(one: Experiment, values: Sequence[Published]) -> Ranked:
     if accuracy:
         row["accuracy"] = with_spread(accuracy.mean, accuracy.deviation)
         row["bounds"] = bounds(accuracy)
-    if seconds and all(_is_timed(run.result) for run in one.runs):
+    if seconds and all(is_timed(run.result) for run in one.runs):
         row["seconds"] = seconds.mean
         row["at_once"] = max(run.result["shared_by"] for run in one.runs)
     return (one.data, one.memory, -accuracy.mean if accuracy else 0.0), row
-
-
-def _is_timed(result: Mapping[str, Any]) -> bool:
-    """Return whether it is known what a run shared its device with, and no process was beside."""
-    return "shared_by" in result and (result.get("gpu_processes") or 1) == 1
 
 
 def _published_row(values: Sequence[Published]) -> Ranked:

@@ -164,6 +164,15 @@ def hardware(device: torch.device) -> dict[str, Any]:
     }
 
 
+def is_timed(result: Mapping[str, Any]) -> bool:
+    """Return whether the time of a run is its own.
+
+    Older versions did not record what a run shared its device with; the time of a run beside other
+    processes on a GPU contains theirs.
+    """
+    return "shared_by" in result and (result.get("gpu_processes") or 1) == 1
+
+
 def gpu_processes(device: torch.device) -> int | None:
     """Return how many processes use a GPU now, this one included; None if that is unknown."""
     if device.type != "cuda":
