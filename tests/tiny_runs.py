@@ -26,9 +26,11 @@ CHANGING = {
     "gpu_processes",
     "started",
     "command",
+    "commit",
     "checksum",
 }
-"""What differs between two runs of one configuration: times, commands, checksums of results."""
+"""What differs between two runs of one configuration: times, commands, checksums of results, and
+the commit, which says whether files were changed meanwhile."""
 
 
 def lasting(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,10 @@
+import subprocess
+import sys
+
+import pytest
 import torch
 
-from onpro.data import load
+from onpro.data import digits, load
 from onpro.data.imageset import measure
 
 
@@ -33,3 +37,19 @@ def test_grey_levels_span_the_whole_range_in_three_equal_channels() -> None:
     assert data.train.images.max() == 255
     assert data.train.images[:, 0].equal(data.train.images[:, 2])
     assert (data.mean, data.std) == measure(data.train.images)
+
+
+def test_they_need_no_import_of_scikit_learn() -> None:
+    code = (
+        "import sys; from onpro.data import load; load('digits'); print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_scikit_learn_is_asked_where_its_file_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = load("digits").train
+    monkeypatch.setattr(digits, "find_spec", lambda name: None)
+    asked = digits.load_digits().train
+    assert asked.images.equal(expected.images)
+    assert asked.labels.equal(expected.labels)
