@@ -11,8 +11,8 @@ from typing import Literal
 from torch.nn.functional import cross_entropy
 
 from onpro.losses import masked_cross_entropy
-from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.nn.network import CosineNetwork
@@ -70,7 +70,7 @@ class ERACESettings(ReplaySettings):
         ),
     },
 )
-class ERACE(Method[ERACESettings]):
+class ERACE(MeetsClasses[ERACESettings]):
     """L = CE(X; classes of X and, by default, unseen ones) + CE(Xb; all classes)."""
 
     remembers = True
@@ -114,13 +114,3 @@ class ERACE(Method[ERACESettings]):
         if of_old:
             terms["replay"] = cross_entropy(of_old[0], old.labels)
         return terms
-
-    def grow(self, classes: int) -> None:
-        """Widen the classifier and the list of classes."""
-        super().grow(classes)
-        self.known.grow(self.network.classes)
-
-    def forget(self, label: int) -> None:
-        """Drop a class, also from the classes met."""
-        super().forget(label)
-        self.known.forget(label)

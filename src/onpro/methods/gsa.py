@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 
 from onpro.losses import NO_CLASS, masked_cross_entropy
 from onpro.losses.precision import MASKED_LOGIT
-from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.known import KnownClasses, TaskSteps, outputs_of
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.known import KnownClasses, MeetsClasses, TaskSteps, outputs_of
 from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import AdamSettings
@@ -111,7 +111,7 @@ class GSASettings(AdamSettings):
         ),
     },
 )
-class GSA(Method[GSASettings]):
+class GSA(MeetsClasses[GSASettings]):
     """L = CE(new set; classes of the task) + 2·CE(mixed set; classes seen, weighted)."""
 
     remembers = True
@@ -200,7 +200,7 @@ class GSA(Method[GSASettings]):
 
     def start_task(self) -> None:
         """Classes met so far become old, and the warm-up starts again."""
-        self.known.start_task()
+        super().start_task()
         self.task_steps.start_task()
         if self.settings.head == "frozen" and self.progress.task == 1:
             self.renew_unseen()
@@ -225,13 +225,11 @@ class GSA(Method[GSASettings]):
     def grow(self, classes: int) -> None:
         """Widen the classifier and what is kept of each class."""
         super().grow(classes)
-        self.known.grow(self.network.classes)
         self.sums = pad(self.sums, (0, self.network.classifier.out_features - self.sums.shape[1]))
 
     def forget(self, label: int) -> None:
         """Drop a class, also from the sums."""
         super().forget(label)
-        self.known.forget(label)
         self.sums[:, list(self.network.outputs_of(label))] = 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -19,8 +19,8 @@ from onpro.losses import (
     masked_cross_entropy,
     supervised_contrast,
 )
-from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.ncm import NearestMean
 from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
@@ -106,7 +106,7 @@ class MOSESettings(AdamSettings):
         "mixture": Recipe("MOE-MOSE: all experts predict", {"prediction": "mixture"}),
     },
 )
-class MOSE(Method[MOSESettings]):
+class MOSE(MeetsClasses[MOSESettings]):
     """L = Σ over experts of SupCon + CE(new) + 2·CE(balanced) + distance of the last expert."""
 
     remembers = True
@@ -190,10 +190,6 @@ class MOSE(Method[MOSESettings]):
         both = torch.cat([images, images.flip(3)])
         return torch.cat([both, self.augment(both)])
 
-    def start_task(self) -> None:
-        """Classes met so far become old."""
-        self.known.start_task()
-
     def eval_scores(self, images: Tensor) -> Tensor:
         """Mean scores of the experts that predict, by the nearest class mean or by their heads."""
         if self.settings.classifier == "nearest-mean":
@@ -208,15 +204,9 @@ class MOSE(Method[MOSESettings]):
         features = self.network.experts(self.predictor.encoder(images))
         return features if self.settings.prediction == "mixture" else features[-1:]
 
-    def grow(self, classes: int) -> None:
-        """Widen the classifiers and the list of classes."""
-        super().grow(classes)
-        self.known.grow(self.network.classes)
-
     def forget(self, label: int) -> None:
         """Drop a class in every classifier."""
         super().forget(label)
-        self.known.forget(label)
         for output in self.network.outputs_of(label):
             for head in self.network.classifiers()[:-1]:
                 head.renew(output, generator=self.random["growth"], optimizer=self.optimizer)

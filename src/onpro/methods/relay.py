@@ -17,7 +17,7 @@ from onpro.losses import MASKED_LOGIT, softened_divergence
 from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.chain import HarderSettings, chain_of_views
-from onpro.methods.parts.known import KnownClasses, outputs_of
+from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.parts.shown import log_expected_counts
 from onpro.methods.registry import register
@@ -110,7 +110,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
         "chain": Recipe("three views, each harder than the one before", {"views": 3}),
     },
 )
-class Relay(MomentumTaught[RelaySettings]):
+class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
     """L = mean CE(S(x_s) + r) over s ≥ 1 + λ·mean KL(T(x_{s+1}) → S(x_s)) over s ≥ 0.
 
     x₀ are new and replayed images, x_s their views, each harder than the one before; x_{K+1} is
@@ -123,7 +123,7 @@ class Relay(MomentumTaught[RelaySettings]):
         self.network = self.make_network(outputs_per_class=settings.rotations)
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
-        self.met = KnownClasses(self.network.classes, context.device)
+        self.known = KnownClasses(self.network.classes, context.device)
         self.memory = self.make_memory()
         if settings.keeps == "balanced":
             self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
@@ -132,27 +132,13 @@ class Relay(MomentumTaught[RelaySettings]):
 
     def learn(self, batch: Batch) -> Terms:
         """Optimizer steps on the batch and a random replay batch, then the memory update."""
-        self.met.meet(batch.labels)
+        self.known.meet(batch.labels)
         new = Labelled(self.normalise(batch.images), batch.labels)
         old = self.sample_replay(self.settings.replay_batch)
         for _ in range(self.settings.repeats):
             terms = self.descend(lambda: self.terms(new, old))
         self.remember(batch)
         return terms
-
-    def start_task(self) -> None:
-        """Classes met so far become old."""
-        self.met.start_task()
-
-    def grow(self, classes: int) -> None:
-        """Make room for classes."""
-        super().grow(classes)
-        self.met.grow(self.network.classes)
-
-    def forget(self, label: int) -> None:
-        """Drop a class."""
-        super().forget(label)
-        self.met.forget(label)
 
     def course(self) -> Hashable:
         """The same in every task."""
@@ -184,7 +170,7 @@ class Relay(MomentumTaught[RelaySettings]):
         counts = log_expected_counts(self.memory, counted, len(old.labels), self.network.classes)
         if rivals == "shown":
             return counts.repeat_interleave(blocks)
-        of_task = torch.where(outputs_of(self.met.current, 1, new.labels), 0.0, MASKED_LOGIT)
+        of_task = torch.where(outputs_of(self.known.current, 1, new.labels), 0.0, MASKED_LOGIT)
         rows = torch.cat([of_task.expand(len(new.labels), -1), counts.expand(len(old.labels), -1)])
         return rows.repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from onpro.methods.base import Method, S
+
 
 class KnownClasses:
     """Which classes have been met so far, and which before the current task.
@@ -59,6 +61,27 @@ class KnownClasses:
             if (state[name].shape, state[name].dtype) != (mask.shape, mask.dtype):
                 raise ValueError(f"the classes {name} of the state are not those of its network")
             setattr(self, name, state[name].to(mask.device))
+
+
+class MeetsClasses(Method[S]):
+    """A method that knows which classes it has met; its constructor sets `known`."""
+
+    known: KnownClasses
+
+    def start_task(self) -> None:
+        """Classes met so far become old."""
+        super().start_task()
+        self.known.start_task()
+
+    def grow(self, classes: int) -> None:
+        """Make room for classes."""
+        super().grow(classes)
+        self.known.grow(self.network.classes)
+
+    def forget(self, label: int) -> None:
+        """Drop a class, also from the classes met."""
+        super().forget(label)
+        self.known.forget(label)
 
 
 class TaskSteps:
