@@ -514,15 +514,18 @@ def test_a_process_that_gets_a_signal_can_be_resumed(
     assert result_of(tmp_path) == expected
 
 
-def test_a_second_process_is_refused(tmp_path: Path, onpro: Command) -> None:
+def test_a_second_process_is_refused(tmp_path: Path, expected: Any, onpro: Command) -> None:
     with Running(tmp_path, "run", "er", *LONG, *EVERY_STEP) as first:
         wait_for_progress(first)
+        first.send(signal.SIGSTOP)  # else it might end before the others have been refused
         (folder,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())
         second = onpro("run", "er", *LONG, "--out", str(folder.parent))
         third = onpro("resume", str(folder), "--fresh")
-        assert first.is_alive(), "it went on undisturbed"
+        first.send(signal.SIGCONT)
+        assert first.status() == 0, "it went on undisturbed"
+    assert result_of(tmp_path) == expected
     for refused in (second, third):
         assert refused.status == 2
         assert f"another process is working on {folder}" in refused.err
     with locked(folder):
-        pass  # the system has let go of what the killed process held
+        pass  # nothing holds it any longer
