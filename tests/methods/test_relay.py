@@ -88,6 +88,26 @@ def test_new_images_compete_with_the_classes_of_their_task_alone() -> None:
     torch.testing.assert_close(terms["ce"], torch.stack(losses).mean(), rtol=1e-6, atol=0)
 
 
+def test_each_rotation_of_a_class_is_contrasted_with_all_others() -> None:
+    learned = doubled(learner("relay", float64=True, contrast_weight=0.5, **ONCE))
+    learned.chain = [halved]
+    first, second = batches(2)
+    train = stepper(learned)
+    train.step(first)
+    student = deepcopy(learned.network)
+    terms = train.step(second)
+    images, outputs = shown(learned, second, first)
+    z = torch.cat([student.embed(student.features(view)) for view in (images, images / 2)])
+    similarity, labels = z @ z.T / 0.1, outputs.repeat(2).tolist()
+    losses = []
+    for i, row in enumerate(similarity):
+        others = [k for k in range(len(labels)) if k != i]
+        alike = [k for k in others if labels[k] == labels[i]]
+        losses.append(torch.logsumexp(row[others], dim=0) - row[alike].mean())
+    expected = 0.5 * torch.stack(losses).mean()
+    torch.testing.assert_close(terms["contrast"], expected, rtol=1e-9, atol=0)
+
+
 def test_a_batch_is_learned_several_times_and_stored_once() -> None:
     learned = learner("relay", repeats=3)
     passes = watch(learned)
@@ -165,6 +185,7 @@ def test_each_part_can_be_left_out_by_name() -> None:
         ("views", {"views": 0}),
         ("views", {"views": 9}),
         ("repeats", {"repeats": 0}),
+        ("contrast weight", {"contrast_weight": -1.0}),
         ("rotations", {"rotations": 3}),
         ("magnitude", {"magnitude": 31}),
         ("teacher rate", {"teacher_rate": 1.0}),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.augment import OnPixels, check_rotation, rotations
-from onpro.losses import MASKED_LOGIT, softened_divergence
+from onpro.losses import MASKED_LOGIT, softened_divergence, supervised_contrast
 from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.chain import HarderSettings, chain_of_views
@@ -24,6 +24,12 @@ from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import CHAIN_DATA, FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
+
+PROJECTION = 128
+"""Dimension of what is contrasted, as in OCM and OnPro."""
+
+TEMPERATURE = 0.1
+"""Of the contrast."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,10 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     replayed ones with all, each as much as it is stored; shown: all images with all classes, each
     as much as a step shows it; all: with all classes alike (default ours)."""
 
+    contrast_weight: float = 0.0
+    """Weight of a supervised contrast of all images and views, in which each rotation of a class
+    is a class of its own; 0: none (default ours)."""
+
     keeps: Literal["balanced", "reservoir"] = "balanced"
     """What the memory keeps: equally many images of each class, or a random sample of the stream
     (default ours)."""
@@ -73,6 +83,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
         super().check()
         self.require_between(1, 8, "views")
         self.require_at_least(1, "repeats")
+        self.require_at_least(0, "contrast_weight")
 
 
 @register(
@@ -120,7 +131,10 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
     def __init__(self, settings: RelaySettings, context: Context) -> None:
         super().__init__(settings, context)
         check_rotation(context.image_shape, settings.rotations)
-        self.network = self.make_network(outputs_per_class=settings.rotations)
+        self.network = self.make_network(
+            outputs_per_class=settings.rotations,
+            projection=PROJECTION if settings.contrast_weight else 0,
+        )
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
         self.known = KnownClasses(self.network.classes, context.device)
@@ -151,15 +165,20 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         shown = new.then(old).rotated(self.settings.rotations)
         image, *harder = chain_of_views(shown.images, self.chain, self.random["augmentation"])
         taught = self.momentum_teacher.logits_each(*harder)
-        own = self.network.logits_each(image, *harder)
+        features = self.network.features_each(image, *harder)
+        own = [self.network.classifier(h) for h in features]
         raised = self.raised(new, old)
         of_labels = [cross_entropy(logits + raised, shown.labels) for logits in own[1:]]
         pairs = zip(own, [*taught, taught[-1]], strict=True)
         divergence = [softened_divergence(*pair) for pair in pairs]
-        return {
+        terms = {
             "ce": torch.stack(of_labels).mean(),
             "taught": self.settings.teacher_weight * torch.stack(divergence).mean(),
         }
+        if weight := self.settings.contrast_weight:
+            z, labels = self.network.embed(torch.cat([*features])), shown.labels.repeat(len(own))
+            terms["contrast"] = weight * supervised_contrast(z @ z.T, labels, TEMPERATURE).mean()
+        return terms
 
     def raised(self, new: Labelled, old: Labelled) -> Tensor:
         """r: what is added to logits (n, outputs) to learn labels from them."""
