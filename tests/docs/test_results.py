@@ -13,6 +13,7 @@ from onpro.experiments.coverage import coverage
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.grouping import configuration, found, stream_name
 from onpro.experiments.plan import Place, configurations, plan
+from onpro.experiments.published import published
 from onpro.experiments.statistics import accuracy_curve
 from onpro.experiments.sweep import read_sweep
 from onpro.experiments.tables import paper_tables
@@ -101,7 +102,12 @@ def test_stored_runs_are_complete() -> None:
 def test_the_table_of_the_readme_is_that_of_the_stored_runs() -> None:
     page = (ROOT / "README.md").read_text()
     table = page[page.index("\n## Results\n") : page.index("\n**Speed.**")]
-    titles = {"ER + MKD (`er-mkd`)": "er-mkd", "iCaRL": "icarl", "DER++": "derpp"}
+    titles = {
+        "Relay, ours (`relay-calibrated`)": "relay-calibrated",
+        "ER + MKD (`er-mkd`)": "er-mkd",
+        "iCaRL": "icarl",
+        "DER++": "derpp",
+    }
     places = [("cifar10", 100), ("cifar10", 200), ("cifar10", 500)]
     places += [("cifar100", 500), ("cifar100", 1000), ("cifar100", 2000)]
     names = ("cifar10", "cifar100", "cifar10-newer", "cifar100-newer")
@@ -113,7 +119,7 @@ def test_the_table_of_the_readme_is_that_of_the_stored_runs() -> None:
     shown = {}
     for title, row in re.findall(r"^\| ([^|]+?) \|(.*)\|$", table, flags=re.MULTILINE):
         for place, cell in zip(places, row.split("|"), strict=True):
-            if cited := re.match(r" ([\d.]+) ± ([\d.]+) \((\d+)\) \[", cell):
+            if cited := re.match(r" ([\d.]+) ± ([\d.]+) \((\d+)\)", cell):
                 shown[titles.get(title, title.lower()), *place] = cited.groups()
     assert len(shown) > 20
     for key, numbers in shown.items():
@@ -222,6 +228,36 @@ def test_the_campaign_knows_the_stored_runs_and_every_cell_of_the_papers_tables(
         if data != "tinyimagenet"
     }
     assert cells <= wanted
+
+
+def test_the_cells_of_relay_are_its_defaults_and_can_be_planned() -> None:
+    setups = read_sweep(ROOT / "results/relay.toml")
+    planned = plan(setups, ROOT / "results", Place(precision="bf16"))
+    assert not planned.problems()
+    stored = read_runs([ROOT / f"results/cifar{n}-newer.jsonl" for n in (10, 100)])
+    relay = {run.result["identity"] for run in stored if "relay" in run.result["method"]}
+    place = Place(precision="bf16")
+    assert relay <= {config.identity for one in setups for config in configurations(one, place)}
+
+
+def test_relay_is_compared_with_the_best_published_values() -> None:
+    page = (ROOT / "docs/methods/relay.md").read_text()
+    row = re.search(
+        r"^\| CIFAR-100, best published \|(.*)\|\n\|.*?\|(.*)\|$", page, flags=re.MULTILINE
+    )
+    assert row
+    shown, differences = ([cell.strip() for cell in cells.split("|")] for cells in row.groups())
+    stored = found(read_runs([ROOT / "results/cifar100-newer.jsonl"]))
+    for at, memory in enumerate((500, 1000, 2000, 5000)):
+        cell = ("cifar100", memory)
+        best = max(one.mean for one in published() if (one.data, one.memory) == cell)
+        (relay,) = (
+            accuracy(one)
+            for one in stored
+            if one.method == "relay-calibrated" and (one.data, one.memory) == cell
+        )
+        assert shown[at] == written(best, ".1f")
+        assert differences[at] == f"{relay.mean - float(shown[at]):+.1f}"
 
 
 def test_the_trials_of_the_search_can_be_planned() -> None:

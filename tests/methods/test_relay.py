@@ -171,7 +171,6 @@ def test_each_part_can_be_left_out_by_name() -> None:
         changed[name] = {key for key in usual if values[key] != usual[key]}
     assert changed == {
         "without-rotations": {"rotations"},
-        "without-repeats": {"repeats"},
         "without-teacher": {"teacher_weight", "predict_with"},
         "without-rivals": {"rivals"},
         "without-balance": {"keeps"},

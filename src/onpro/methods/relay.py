@@ -1,7 +1,7 @@
 """Relay: what a network learns is handed to its slow average, which hands it back.
 
 Ours. It joins parts of methods that came after OnPro: MKD's moving average, rotations as classes,
-new images that compete with the classes of their task alone, and repeated steps.
+new images that compete with the classes of their task alone, and a balanced memory.
 """
 
 from collections.abc import Hashable
@@ -47,10 +47,6 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     """How the first view is made from an image: none, ocm, crop, scr, dvc, gsa, mose, or several
     joined by + (default from the official code of MKD)."""
 
-    teacher_rate: float = 0.005
-    """Share α of the network's weights that moves into the average at each optimizer step (default
-    ours: half of MKD's, for twice as many steps)."""
-
     views: int = 1
     """Number K of views of each image beside itself, each harder than the one before
     (default ours)."""
@@ -58,7 +54,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     rotations: Literal[1, 4, 16] = 4
     """Rotations in which each image is shown, each a class of its own (default ours)."""
 
-    repeats: int = 2
+    repeats: int = 1
     """Optimizer steps on each batch and its replay batch, each on other views (default ours)."""
 
     rivals: Literal["task", "shown", "all"] = "task"
@@ -94,7 +90,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     year=2026,
     memory="images, balanced classes",
     inference="linear head",
-    images_per_step="1184, and 592 through the average",
+    images_per_step="592, and 296 through the average",
     data={
         **CHAIN_DATA,
         **on({name: CHAIN_DATA[name] for name in IMAGENET}, replay_batch=10),
@@ -114,7 +110,6 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
             "no average teaches or predicts", {"teacher_weight": 0.0, "predict_with": "student"}
         ),
         "without-rotations": Recipe("no rotations", {"rotations": 1}),
-        "without-repeats": Recipe("one step a batch", {"repeats": 1}),
         "without-rivals": Recipe("classes compete alike", {"rivals": "all"}),
         "without-balance": Recipe("a random sample of the stream is kept", {"keeps": "reservoir"}),
         "without-views": Recipe("predicts from the image alone", {"predict_from": "image"}),
