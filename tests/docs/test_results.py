@@ -11,7 +11,7 @@ from onpro.cli import main
 from onpro.experiments import Summary
 from onpro.experiments.coverage import coverage
 from onpro.experiments.experiment import Experiment
-from onpro.experiments.grouping import configuration, found, stream_name
+from onpro.experiments.grouping import configuration, digest_of, found, stream_name
 from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.published import published
 from onpro.experiments.statistics import accuracy_curve
@@ -20,6 +20,7 @@ from onpro.experiments.tables import paper_tables
 from onpro.methods import settings_for
 from onpro.methods.settings import PRETRAINED
 from onpro.reports.tables import seed_ranges
+from onpro.runs.config_file import parse_config
 from onpro.runs.packing import pack
 from onpro.runs.reading import read_runs
 from onpro.text import written
@@ -97,6 +98,12 @@ def test_stored_runs_are_complete() -> None:
         assert run.config
         assert run.result["steps"] == 5000
         assert sum(map(sum, run.result["confusion"])) == 10000
+
+
+def test_stored_runs_are_experiments_of_today() -> None:
+    """Further seeds join them, whatever settings a method has got or lost since."""
+    for run in read_runs(FILES):
+        assert digest_of(run) == parse_config(run.config).experiment
 
 
 def test_the_table_of_the_readme_is_that_of_the_stored_runs() -> None:

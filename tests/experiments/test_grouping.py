@@ -1,12 +1,16 @@
 """What experiments are called where several stand together."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from onpro.experiments.grouping import found
 from onpro.methods import settings_for
-from onpro.runs import Finished
+from onpro.runs import Finished, RunConfig
+from onpro.runs.config import digest
+from onpro.runs.files import write_json
+from onpro.runs.reading import finished_by_identity
+from onpro.runs.result import describe
 
 
 def finished(out: Path, seed: int, code: str, precision: str = "fp32", **given: Any) -> Finished:
@@ -77,3 +81,28 @@ def test_runs_that_say_nothing_of_their_settings_are_not_pooled() -> None:
     result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
     runs = [Finished(Path(f"gone/{name}"), result) for name in ("a-new", "b-new")]
     assert [len(one.runs) for one in found(runs)] == [1, 1]
+
+
+def test_a_setting_added_since_leaves_runs_the_same_experiment(tmp_path: Path) -> None:
+    config = RunConfig("er-mkd", settings_for("er-mkd", "digits"), data="digits", memory=50)
+    today = config.what()
+    before = today | {"settings": dict(today["settings"]), "seed": 1}
+    del before["settings"]["taught_rotations"]
+    common = {"method": "er-mkd", "data": "digits", "memory": 50}
+    runs = [
+        Finished(tmp_path / "old", common | {"config": before, "experiment": "of before"}),
+        Finished(tmp_path / "new", common | {"config": today, "experiment": config.experiment}),
+    ]
+    (one,) = found(runs)
+    assert len(one.runs) == 2
+
+
+def test_finished_runs_are_found_by_the_identity_of_today(tmp_path: Path) -> None:
+    config = RunConfig("er-mkd", settings_for("er-mkd", "digits"), data="digits", memory=50)
+    noted = describe(replace(config, tasks=5))  # as many as digits has by default
+    del noted["settings"]["taught_rotations"]
+    noted["identity"] = digest({name: noted[name] for name in config.what()} | {"tasks": None})
+    (tmp_path / "of-before").mkdir()
+    write_json(tmp_path / "of-before/config.json", noted)
+    write_json(tmp_path / "of-before/result.json", {})
+    assert finished_by_identity(tmp_path) == {config.identity: tmp_path / "of-before"}

@@ -239,3 +239,60 @@ def test_classes_compete_as_much_as_they_are_shown() -> None:
     shown = new + 4 * stored / stored.sum()
     logits = student.logits(images) + shown.clamp(min=1e-12).log()
     assert torch.allclose(terms["taught_ce"], cross_entropy(logits, labels), rtol=1e-6)
+
+
+@pytest.mark.parametrize("rivals", ["all", "task", "shown"])
+def test_rotations_are_taught_as_classes(rivals: str) -> None:
+    """A step of the second task, against a slow reference of the loss on all rotations."""
+    changes: dict[str, Any] = {"taught_rotations": 4, "taught_rivals": rivals, **PLAIN}
+    learned = doubled(learner("er-mkd", float64=True, replay_batch=200, **changes))
+    train = stepper(learned)
+    first, second = batches(1)[0], batches(1, start=10)[0]
+    train.step(first)
+    student, teacher = deepcopy(learned.network), deepcopy(learned.momentum_teacher.network)
+    terms = train.step(second)
+    images = learned.normalise(torch.cat([second.images, first.images]))
+    labels = torch.cat([second.labels, first.labels])
+    turned = torch.cat([images.rot90(turn, (2, 3)) for turn in (0, 2, 1, 3)])
+    outputs = torch.cat([4 * labels + turn for turn in range(4)])
+    logits, taught = student.logits(turned), teacher.logits(turned)
+    assert logits.shape[1] == 4 * 4
+    expected = learned.settings.teacher_weight * divergence(logits, taught)
+    assert torch.allclose(terms["taught_kl"], expected, rtol=1e-9)
+    shown = torch.bincount(labels, minlength=4).double().clamp(min=1e-12).log()
+    rows = []
+    for row, output in zip(logits, outputs, strict=True):
+        raised = torch.zeros_like(row)
+        if rivals == "shown":
+            raised += shown.repeat_interleave(4)
+        if rivals == "task" and output // 4 in second.labels:
+            raised -= 1e9
+            raised[[4 * label + turn for label in second.labels for turn in range(4)]] = 0
+        rows.append(cross_entropy(row + raised, output))
+    assert torch.allclose(terms["taught_ce"], torch.stack(rows).mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("base", ["onpro", "ocm"])
+def test_a_methods_own_loss_and_its_predictions_do_without_taught_rotations(base: str) -> None:
+    changes: dict[str, Any] = {"projection": 16, "rotations": 4, "predict_with": "student", **PLAIN}
+    plain, turned = (
+        doubled(learner(f"{base}-mkd", float64=True, taught_rotations=blocks, **changes))
+        for blocks in (1, 4)
+    )
+    weights = plain.network.state_dict()
+    for name in ("classifier.weight", "classifier.bias"):
+        weights[name] = weights[name].repeat_interleave(4, dim=0)
+    turned.network.load_state_dict(weights)
+    steppers = stepper(plain), stepper(turned)
+    for learned in (plain, turned):
+        learned.added_terms = lambda *_: {}
+    for batch in batches(14):
+        own, same = (train.step(batch) for train in steppers)
+        assert all(torch.allclose(own[name], same[name], rtol=1e-6) for name in own)
+    images = batches(1)[0].images
+    assert torch.allclose(plain.scores(images), turned.scores(images), rtol=1e-5)
+
+
+def test_rotations_are_refused_where_they_cannot_be_taught() -> None:
+    refused("erace-mkd", "rotations", taught_rotations=4)
+    refused("er-rot-mkd", "rotations", taught_rotations=4)

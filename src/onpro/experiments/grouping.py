@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -61,14 +62,15 @@ def configuration(run: Finished) -> dict[str, Any]:
 
 
 def digest_of(run: Finished) -> str | None:
-    """Return the digest of a run's experiment; None if neither result nor configuration has it."""
-    known = run.result.get("experiment")
-    if isinstance(known, str):
-        return known
-    try:
-        return parse_config(run.config).experiment
-    except UserError:
-        return None
+    """Return the digest of a run's experiment; None if it is unknown.
+
+    It is that of the configuration, so that runs of before and after a setting was added to a
+    method are one experiment; else, or if the method is in a file, the one noted in the result.
+    """
+    with suppress(UserError):
+        return parse_config(configuration(run)).experiment
+    noted = run.result.get("experiment")
+    return noted if isinstance(noted, str) else None
 
 
 def short_digest(run: Finished) -> str:

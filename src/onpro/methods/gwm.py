@@ -95,7 +95,7 @@ class GWM(Peers[GWMSettings]):
             self.logits_of(student, samples.images, view)
             for student, view in zip(self.learners, views, strict=True)
         ]
-        averages = [self.upright(self.average.logits(view)) for view in views]
+        averages = [self.network.upright(self.average.logits(view)) for view in views]
         taught = [
             self.taught(samples, len(new.labels), raw, view, other, average)
             for (raw, view), (_, other), average in zip(logits, logits[::-1], averages, strict=True)

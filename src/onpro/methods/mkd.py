@@ -7,12 +7,17 @@ augmented and on raw images; predictions are those of the mean of both.
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from torch import Tensor
+
 from onpro import augment
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts import apf
 from onpro.methods.parts.added import AddedLoss
+from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.registry import register_wrapper
+from onpro.methods.settings import require
 from onpro.recipes import SHORT_STREAMS, on
 
 
@@ -29,6 +34,10 @@ class MKDSettings(TeacherSettings):
     paper), those of the current task, those of the batch and those not met yet, none: replayed
     images alone, or shown: all images compete with all classes, each as much as it is shown
     (ours)."""
+
+    taught_rotations: Literal[1, 4, 16] = 1
+    """Rotations in which the added loss shows images, each a class of its own (default from the
+    paper: images as they are)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
@@ -63,7 +72,8 @@ class MKDSettings(TeacherSettings):
 class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
 
-    Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place.
+    Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place. V may be
+    shown in several rotations, each a class of its own, which predictions and L do without.
     """
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
@@ -73,6 +83,19 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
         self.harder = augment.build(
             settings.teacher_augmentation, context.normalise, fused=context.fused
         )
+
+    def make_network(self, **arguments: Any) -> Any:
+        """A network with an output for each rotation of a class that is taught."""
+        blocks = self.settings.taught_rotations
+        if blocks == 1:
+            return super().make_network(**arguments)
+        require(
+            super().has_plain_loss or self.replays_later,
+            "rotations can be taught around er, gss, ocm and onpro alone, whose own losses do "
+            "without them: set the taught rotations to 1.",
+        )
+        augment.check_rotation(self.context.image_shape, blocks)
+        return super().make_network(outputs_per_class=blocks, **arguments)
 
     def terms(self, *samples: Any) -> Terms:
         """The terms of the method; none of one that is nothing but cross-entropy."""
@@ -84,12 +107,26 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
         terms, shown = super().added_terms(new, old, *mixed), self.shown(new, old)
         if shown is None:
             return terms
+        blocks, rivals = self.settings.taught_rotations, self.settings.taught_rivals
+        shown = self.turned(shown, len(new.labels))
         views = self.harder(shown.images, self.random["augmentation"])
-        taught = self.upright(self.momentum_teacher.logits(views))
-        logits, of_raw = map(self.upright, self.network.logits_each(views, shown.images))
+        taught = self.taught_outputs(self.momentum_teacher.logits(views))
+        logits, of_raw = map(self.taught_outputs, self.network.logits_each(views, shown.images))
         distilled = softened_divergence(logits, taught) + softened_divergence(of_raw, taught)
-        rivals = self.settings.taught_rivals
         return terms | {
-            "taught_ce": self.label_loss(logits, shown, len(new.labels), rivals),
+            "taught_ce": self.label_loss(logits, shown, blocks * len(new.labels), rivals),
             "taught_kl": self.settings.teacher_weight / 2 * distilled,
         }
+
+    def turned(self, shown: Mixture, new: int) -> Mixture:
+        """Unmixed images in all rotations that are taught, the first `new` before the others."""
+        blocks, sizes = self.settings.taught_rotations, [new, len(shown.first) - new]
+        if blocks == 1:
+            return shown
+        parts = zip(shown.images.split(sizes), shown.first.split(sizes), strict=True)
+        of_new, of_old = (Labelled(*part).rotated(blocks) for part in parts)
+        return apf.unmixed(*of_new.then(of_old))
+
+    def taught_outputs(self, outputs: Tensor) -> Tensor:
+        """The outputs that are taught: of all rotations, or of images as they are."""
+        return outputs if self.settings.taught_rotations > 1 else self.network.upright(outputs)

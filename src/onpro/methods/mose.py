@@ -197,7 +197,7 @@ class MOSE(MeetsClasses[MOSESettings]):
         features = self.predicting_features(images)
         heads = self.predictor.classifiers()[-len(features) :]
         logits = torch.stack([head(h) for head, h in zip(heads, features, strict=True)])
-        return logits.mean(dim=0)[:, :: self.network.outputs_per_class]
+        return self.network.upright(logits.mean(dim=0))
 
     def predicting_features(self, images: Tensor) -> Sequence[Tensor]:
         """Features of network input, of the experts that predict."""

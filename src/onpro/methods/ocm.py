@@ -93,7 +93,7 @@ class OCM(Method[OCMSettings]):
             "ins_new": self.contrast.loss(
                 losses.new_instance_loss, of_views, new.labels, first_task=True
             ),
-            "ce": cross_entropy(self.network.classifier(features), new.labels),
+            "ce": cross_entropy(self.network.classify(features), new.labels),
         }
 
     def later_task_terms(self, new: Labelled, old: Labelled) -> Terms:
@@ -103,7 +103,7 @@ class OCM(Method[OCMSettings]):
         views = [rotated, self.augment(rotated), rotated_old, self.augment(rotated_old)]
         of_views, features = network.features_each(torch.cat(views), self.augment(old.images))
         of_new, of_old = of_views.split([2 * len(rotated), 2 * len(rotated_old)])
-        logits = network.classifier(features)
+        logits = network.classify(features)
 
         # L_prev compares the raw rotated replay with the previous network's view of it.
         ins_new = contrast.loss(losses.new_instance_loss, of_new, new.labels, first_task=False)
@@ -115,7 +115,7 @@ class OCM(Method[OCMSettings]):
             self.settings.instance_temperature,
         )
         # The previous network sees another augmentation, as in the official code.
-        before = self.previous.logits(self.augment(old.images))
+        before = network.upright(self.previous.logits(self.augment(old.images)))
         return {
             "ins_new": ins_new,
             "ins_replay": ins_old,

@@ -231,7 +231,7 @@ class OnPro(Method[OnProSettings]):
             "ins_new": self.ins(losses.new_instance_loss, h_new, new.labels),
             **(self.ope_seen(h_old[0], old.labels) if h_old else {}),
             **self.ope_new(h_new, new.labels),
-            "ce": cross_entropy(self.network.classifier(h_ce), new.labels),
+            "ce": cross_entropy(self.network.classify(h_ce), new.labels),
         }
 
     def later_task_terms(self, new: Labelled, old: Labelled, mixed: Mixture) -> Terms:
@@ -347,7 +347,7 @@ class OnPro(Method[OnProSettings]):
 
     def ce(self, features: Tensor, images: Mixture, new: int) -> Tensor:
         """L_CE of features of mixed images, the first of which may be new."""
-        logits = self.network.classifier(features)
+        logits = self.network.classify(features)
         if self.settings.cross_entropy != "separate":
             return losses.mixup_cross_entropy(logits, images.first, images.second, images.weight)
         of_new, of_replay = torch.split(logits, [new, len(logits) - new])

@@ -84,12 +84,20 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits φ(f(x)) of images as they are, (n, classes)."""
-        return self.outputs(images)[:, :: self.outputs_per_class]
+        return self.upright(self.outputs(images))
 
     def outputs(self, images: Tensor) -> Tensor:
         """All logits φ(f(x)), (n, classes · outputs per class)."""
         outputs: Tensor = self.classifier(self.encoder(images))
         return outputs
+
+    def upright(self, outputs: Tensor) -> Tensor:
+        """The logits (n, classes) of images as they are among all outputs."""
+        return outputs[:, :: self.outputs_per_class]
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits φ(h) of features of images as they are, (n, classes)."""
+        return self.upright(self.classifier(features))
 
     def features(self, images: Tensor) -> Tensor:
         """H = f(x) in training, (n, features), float32 or better."""

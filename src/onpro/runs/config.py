@@ -177,19 +177,19 @@ class RunConfig:
         A value that the data set has by default counts as not given, and a recipe is only a name
         for settings.
         """
-        return digest(self.what() | self._defaults_of_data())
+        return digest(self.what() | self.defaults_of_data())
 
     @property
     def experiment(self) -> str:
         """Digest of what is computed but for the seed: equal for the runs of one experiment."""
-        return digest(self.what() | self._defaults_of_data(), without={"seed"})
+        return digest(self.what() | self.defaults_of_data(), without={"seed"})
 
     @property
     def hash(self) -> str:
         """First digits of `experiment`, for the name of the folder."""
         return self.experiment[:8]
 
-    def _defaults_of_data(self) -> dict[str, Any]:
+    def defaults_of_data(self) -> dict[str, Any]:
         """Number of tasks and size of images, None where they are those of the data set."""
         try:
             source = find(self.data)

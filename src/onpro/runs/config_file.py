@@ -15,14 +15,24 @@ from onpro.runs.method_file import MethodFile
 from onpro.streams import Disjoint, StreamKind, stream_kind
 from onpro.validation import described, fits
 
+ADDED: dict[str, dict[str, Any]] = {
+    "erace": {"unseen_compete": True},
+    "gsa": {"head": "trained", "optimizer": "adam"},
+    "ccldc": {"separate_chains": False},
+    "mkd": {"taught_rotations": 1},
+}
+"""Settings that methods and wrappers did not always have, with the values that change nothing: runs
+without them have these."""
+
 RETIRED: dict[str, dict[str, Any]] = {
     "er": {"distillation": 0.0, "rotations": 1},
     "aser": {"rotations": 1},
     "scr": {"rotations": 1},
     "dvc": {"rotations": 1},
+    "ccldc": {"peers": 2},
 }
-"""Settings that methods had before wrappers took their place, with the values that change nothing;
-runs with such values can still be read."""
+"""Settings that methods and wrappers no longer have, with the values that change nothing: runs with
+these can still be read."""
 
 NOTES = {"versions", "hardware", "identity", "experiment", "started"}
 """What `config.json` holds beside the configuration."""
@@ -48,19 +58,14 @@ def parse_config(values: Any) -> RunConfig:
     """Return the configuration that the content of a `config.json` describes."""
     config, settings = _objects(values)
     _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
-    retired = RETIRED.get(config["method"], {})
-    settings = {
-        name: value
-        for name, value in settings.items()
-        if name not in retired or value != retired[name]
-    }
-    settings = PRETRAINED | settings
     settings_type = method(config["method"]).settings_type
+    known = {field.name for field in fields(settings_type)}
+    settings = _of_today(settings, config["method"], known)
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(
         config, set(types) - {"method_file"}, optional={"stream", *PLACE, *OPTIONAL, *SHORTCUT}
     )
-    differ += _difference(settings, {field.name for field in fields(settings_type)})
+    differ += _difference(settings, known)
     if differ:
         raise UserError(f"{', '.join(differ)}{_writer(values)}.")
     for name, value in config.items():
@@ -75,14 +80,29 @@ def parse_config(values: Any) -> RunConfig:
             "stream": _stream(config.get("stream")),
         }
     )
-    # Older versions had other identities, of the values as they are in the file.
-    written = digest({name: value for name, value in config.items() if name not in PLACE})
-    if values.get("identity", read.identity) not in (read.identity, written):
+    # Older versions had other settings, so other identities, and older ones took no defaults away.
+    written = {name: value for name, value in config.items() if name not in PLACE}
+    identities = read.identity, digest(written | read.defaults_of_data()), digest(written)
+    if values.get("identity", read.identity) not in identities:
         raise UserError(
             "it has been changed since the run began: undo that, or start another run with onpro "
             "run."
         )
     return read
+
+
+def _of_today(settings: dict[str, Any], method: str, known: set[str]) -> dict[str, Any]:
+    """Return settings as this version has them, of a run that may be of an older one."""
+    added, retired = dict(PRETRAINED), dict[str, Any]()
+    for part in method.split("-"):  # the method, then its wrappers
+        added |= ADDED.get(part, {})
+        retired |= RETIRED.get(part, {})
+    kept = {
+        name: value
+        for name, value in settings.items()
+        if name in known or name not in retired or value != retired[name]
+    }
+    return added | kept
 
 
 def _import_method(path: Any, digest: Any) -> None:

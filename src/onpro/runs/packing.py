@@ -64,7 +64,7 @@ def _refuse(place: Path, reason: str) -> None:
 def _key(run: Finished) -> Key:
     """Return what two results of the same run have in common."""
     computed = run.result.get("device"), run.result.get("engine")
-    return (identity_of(run) or run.folder.name, *computed)
+    return (identity_of(run.config) or run.folder.name, *computed)
 
 
 def _content(run: Finished) -> str:

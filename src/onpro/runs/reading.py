@@ -140,21 +140,28 @@ def finished_by_identity(out: Path) -> "dict[str, Path | Finished]":
     for path in [*sorted(out.glob(f"*/{RESULT}")), *sorted(out.glob(f"*/*/{RESULT}"))]:
         with suppress(UserError):
             config = read_json(path.with_name(CONFIG))
-            named = config.get("identity") if isinstance(config, dict) else None
-            found.setdefault(named if isinstance(named, str) else path.parent.name, path.parent)
+            found.setdefault(identity_of(config) or path.parent.name, path.parent)
     for path in [*sorted(out.glob(f"*{PACKED}")), *sorted(out.glob(f"*/*{PACKED}"))]:
         if path.name != EVENTS:
             for _, run in _packed_runs(path):
                 if isinstance(run, Finished):
-                    found.setdefault(identity_of(run) or run.folder.name, run)
+                    found.setdefault(identity_of(run.config) or run.folder.name, run)
     return found
 
 
-def identity_of(run: Finished) -> str | None:
-    """Return the identity of a run, also of one that an older version has run; None if unknown."""
-    with suppress(UserError):
-        return parse_config(run.config).identity
-    return None
+def identity_of(config: Any) -> str | None:
+    """Return the identity of a run, given the content of its `config.json`; None if unknown.
+
+    A run of an older version has the identity that it would have today; one whose method is in a
+    file, which is not imported for this, has the one it noted.
+    """
+    if not isinstance(config, dict):
+        return None
+    if "method_file" not in config:
+        with suppress(UserError):
+            return parse_config(config).identity
+    noted = config.get("identity")
+    return noted if isinstance(noted, str) else None
 
 
 def finished_in(folder: Path, config: RunConfig | None = None) -> Finished | None:

@@ -70,7 +70,8 @@ class AddedLoss(Wrapper[S]):
 
     def logits_of(self, learner: Method[Any], *views: Tensor) -> list[Tensor]:
         """Logits (n, classes) of views, each in a forward pass of its own."""
-        return [self.upright(logits) for logits in learner.network.logits_each(*views)]
+        network = learner.network
+        return [network.upright(logits) for logits in network.logits_each(*views)]
 
     def shown(self, new: Labelled, old: Labelled, *mixed: Mixture) -> Mixture | None:
         """The images of the added loss, or None while nothing is stored.
@@ -86,23 +87,24 @@ class AddedLoss(Wrapper[S]):
         return apf.joined(apf.unmixed(*new), mixed[0] if mixed else apf.unmixed(*old))
 
     def label_loss(self, logits: Tensor, shown: Mixture, new: int, rivals: Rivals) -> Tensor:
-        """Cross-entropy of what was shown, whose first `new` images are new."""
+        """Cross-entropy of what was shown, whose first `new` images are new.
+
+        Logits and labels are of classes, or of all their outputs.
+        """
+        network = self.network
+        per_class = logits.shape[1] // network.classes
         if rivals == "none" and new < len(logits):
             logits, shown, new = logits[new:], Mixture(*(part[new:] for part in shown)), 0
         if rivals in ("task", "batch"):
             classes = self.met.current if rivals == "task" else ~self.met.seen
-            competing = outputs_of(classes, 1, shown.first[:new])
+            competing = outputs_of(classes, per_class, shown.first[:new])
             masked = logits[:new].masked_fill(~competing, MASKED_LOGIT)
             logits = torch.cat([masked, logits[new:]])
         if rivals == "shown":
-            replayed = len(logits) - new
-            labels = shown.first[:new]
-            logits = logits + log_expected_counts(self.memory, labels, replayed, logits.shape[1])
+            replayed, classes = len(logits) - new, shown.first[:new] // per_class
+            counts = log_expected_counts(self.memory, classes, replayed, network.classes)
+            logits = logits + counts.repeat_interleave(per_class)
         return mixup_losses(logits, shown.first, shown.second, shown.weight).mean()
-
-    def upright(self, logits: Tensor) -> Tensor:
-        """The logits (n, classes) of images as they are, without those of rotated copies."""
-        return logits[:, :: self.network.outputs_per_class]
 
     def start_task(self) -> None:
         """Classes met so far become old."""
