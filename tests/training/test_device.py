@@ -1,6 +1,9 @@
 """Where a run computes, with and without a GPU."""
 
 import os
+import platform
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +12,20 @@ import torch
 from onpro.errors import UserError
 from onpro.training import device, pick_device, pick_precision
 from onpro.training.device import WORKSPACE, deterministic_mode
+
+TOUCH_MEMORY = """
+import resource, torch
+from onpro.training.device import keep_freed_memory
+
+kept = keep_freed_memory()
+def touch():
+    blocks = [torch.ones(4 * 2**20) for _ in range(6)]  # 16 MiB each
+touch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    touch()
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -130,3 +147,15 @@ def test_a_process_that_has_multiplied_otherwise_is_refused(
     ):
         pass
     assert told() == before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries decide themselves")
+def test_freed_memory_is_used_again() -> None:
+    """In a process of its own: it holds for the whole process."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOUCH_MEMORY], capture_output=True, text=True, check=True
+    )
+    kept, faults = done.stdout.split()
+    pages = 10 * 6 * 16 * 2**20 // os.sysconf("SC_PAGE_SIZE")
+    assert kept == "True"
+    assert int(faults) < pages / 20

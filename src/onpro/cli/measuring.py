@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -24,6 +24,7 @@ from onpro.runs.files import read_json, save
 from onpro.runs.threads import THREADS, cpu_threads, require_threads
 from onpro.text import visible
 from onpro.training import Engine, pick_device, pick_engine, pick_precision
+from onpro.training.device import keep_freed_memory
 
 DEFAULT = "onpro"
 ALL = "all"
@@ -39,8 +40,19 @@ def carry_out(options: Command) -> None:
     device = pick_device(options.device)
     Measure(options.steps, options.repeats)  # refuses bad numbers before anything is measured
     require_threads(options.threads)
-    with cpu_threads(options.threads or THREADS) if device.type == "cpu" else nullcontext():
+    with _as_in_runs(options, device):
         _measure(options, configs, engines, device)
+
+
+@contextmanager
+def _as_in_runs(options: Command, device: torch.device) -> Iterator[None]:
+    """Use threads and memory of a CPU as runs do."""
+    if device.type != "cpu":
+        yield
+        return
+    keep_freed_memory()
+    with cpu_threads(options.threads or THREADS):
+        yield
 
 
 def _measure(
@@ -83,7 +95,7 @@ def measure_waiting(options: Command) -> None:
     device = pick_device(options.device)
     images = SharedImages()
     results: list[dict[str, Any]] = []
-    with cpu_threads(options.threads or THREADS) if device.type == "cpu" else nullcontext():
+    with _as_in_runs(options, device):
         for name, memory in product(names, whole_numbers("memory", options.memory)):
             config = RunConfig(
                 method=name,

@@ -19,7 +19,7 @@ from onpro.runs.runner import Interrupted, Running, last, load_images, prepare, 
 from onpro.runs.threads import THREADS, cpu_threads, threads_of
 from onpro.runs.weights_and_biases import WandbLog, going_on
 from onpro.training import Listener, Trainer, pick_device
-from onpro.training.device import deterministic_mode
+from onpro.training.device import deterministic_mode, keep_freed_memory
 
 Stop = Callable[[], int | None]
 """Returns the number of the signal that asks a run to stop, None as long as none has come."""
@@ -34,7 +34,7 @@ def train(
 ) -> Running:
     """Train a run, or resume it, yielding after each step.
 
-    The number of threads is set for the whole process.
+    The number of threads, and that freed memory is kept, are set for the whole process.
 
     Args:
         request: What to train, and how.
@@ -46,6 +46,7 @@ def train(
     if pick_device(config.device).type == "cpu":
         began_with = None if request.fresh else threads_of(folder)
         torch.set_num_threads(request.threads or began_with or THREADS)
+        keep_freed_memory()
     if request.wandb:
         log: WandbLog | None = WandbLog(folder, config)
     else:
