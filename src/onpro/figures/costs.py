@@ -120,8 +120,21 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
     return figure
 
 
-DISTANCES = (0, 8, -8, 16, -16, 24, -24, 32, -32, 40, -40)
-"""How far above a point its label can be, in points; the first free place is taken."""
+DISTANCES = (8, -8, 16, -16, 24, -24, 32, -32, 40, -40)
+"""How far above a point its label can be, in points, if there is no place right beside it."""
+
+SIDES = (("left", 1), ("right", -1))
+"""Alignments of a label right and left of its point, with their signs."""
+
+PLACES = (
+    ("left", 5.0, 0.0),
+    ("right", -5.0, 0.0),
+    ("center", 0.0, -10.0),
+    ("center", 0.0, 10.0),
+    *((side, sign * (5 + 0.2 * abs(up)), float(up)) for up in DISTANCES for side, sign in SIDES),
+)
+"""Places of a label: its alignment, and how far right of and above its point it is, in points. The
+first free place is taken."""
 
 
 def _label_points(
@@ -142,21 +155,20 @@ def _label_points(
     for (x, y), (next_x, next_y) in pairwise(front):
         ends = [[(x, y), (next_x, y)], [(next_x, y), (next_x, next_y)]]
         taken += [Bbox(axes.transData.transform(end)) for end in ends]
-    places = [(side * (5 + 0.2 * abs(up)), up) for up in DISTANCES for side in (1, -1)]
     for x, y, name in points:
         label = axes.annotate(
             wrapped(name, 24),
             (x, y),
-            xytext=places[0],
+            xytext=(0, 0),
             textcoords="offset points",
             va="center",
             color=INK,
             size=options.font - 1,
             parse_math=False,
         )
-        for place in places:
-            label.set(ha="left" if place[0] > 0 else "right")
-            label.xyann = place
+        for side, right, up in PLACES:
+            label.set(ha=side)
+            label.xyann = right, up
             box = label.get_window_extent()
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1
             if inside and not any(box.overlaps(other) for other in taken):
