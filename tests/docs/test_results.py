@@ -22,7 +22,7 @@ from onpro.methods.settings import PRETRAINED
 from onpro.reports.tables import seed_ranges
 from onpro.runs.config_file import parse_config
 from onpro.runs.packing import pack
-from onpro.runs.reading import read_runs
+from onpro.runs.reading import identity_of, read_runs
 from onpro.text import written
 
 ROOT = Path(__file__).parents[2]
@@ -237,14 +237,12 @@ def test_the_campaign_knows_the_stored_runs_and_every_cell_of_the_papers_tables(
     assert cells <= wanted
 
 
-def test_the_cells_of_relay_are_its_defaults_and_can_be_planned() -> None:
-    setups = read_sweep(ROOT / "results/relay.toml")
-    planned = plan(setups, ROOT / "results", Place(precision="bf16"))
-    assert not planned.problems()
+def test_the_stored_runs_of_newer_methods_are_those_of_their_sweep() -> None:
+    setups, place = read_sweep(ROOT / "results/newer.toml"), Place(precision="bf16")
+    assert not plan(setups, ROOT / "results", place).problems()
     stored = read_runs([ROOT / f"results/cifar{n}-newer.jsonl" for n in (10, 100)])
-    relay = {run.result["identity"] for run in stored if "relay" in run.result["method"]}
-    place = Place(precision="bf16")
-    assert relay <= {config.identity for one in setups for config in configurations(one, place)}
+    wanted = {config.identity for one in setups for config in configurations(one, place)}
+    assert {identity_of(run.config) for run in stored} <= wanted
 
 
 def test_relay_is_compared_with_the_best_published_values() -> None:
