@@ -102,7 +102,7 @@ def _of_today(settings: dict[str, Any], method: str, known: set[str]) -> dict[st
         for name, value in settings.items()
         if name in known or name not in retired or value != retired[name]
     }
-    return added | kept
+    return {name: value for name, value in added.items() if name in known} | kept
 
 
 def _import_method(path: Any, digest: Any) -> None:
