@@ -6,7 +6,6 @@ Written here because a library (msgspec, pydantic) would replace only the twenty
 
 import re
 from contextlib import suppress
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -123,6 +122,7 @@ RESERVED = frozenset(
         "slurm",
         "std",
         "stream",
+        "stream_file",
         "task_networks",
         "tasks",
         "tensorboard",
@@ -134,16 +134,6 @@ RESERVED = frozenset(
     }
 )
 """Options of every run and parameters of every classifier: no setting can have their names."""
-
-
-def split_method(name: str) -> tuple[Path, str] | None:
-    """Split PATH.py or PATH.py:NAME into a path and a name, if any; None: it names no file.
-
-    >>> split_method("./mine.py:OnlyReplay"), split_method("mine.py"), split_method("er")
-    ((PosixPath('mine.py'), 'OnlyReplay'), (PosixPath('mine.py'), ''), None)
-    """
-    parts = re.fullmatch(r"(.+\.py)(?::([^:/\\]*))?", name, re.DOTALL)
-    return (Path(parts[1]), parts[2] or "") if parts else None
 
 
 def require_name(name: str) -> None:

@@ -10,6 +10,7 @@ from onpro.cli.parsing import option_types
 from onpro.cli.run import DEFAULT
 from onpro.data import sources
 from onpro.errors import UserError, unknown
+from onpro.streams import stream_kinds
 
 SCRIPTS = {
     "bash": """_onpro() {
@@ -87,6 +88,8 @@ def _values(option: str, kind: Any, method: str) -> Iterable[str]:
         return [
             source.usage.partition(":")[0] + ":" * (":" in source.usage) for source in sources()
         ]
+    if option == "--stream":
+        return stream_kinds()
     if option in ("--base", "--methods"):
         return outlines()
     if option == "--recipe":

@@ -80,8 +80,8 @@ class FigureOptions:
     tasks. (default: the last)"""
 
     stream: str = "disjoint"
-    """For stream without runs: a name that `onpro streams` lists, whose settings are further
-    options."""
+    """For stream without runs: a name that `onpro streams` lists, or a file of yours,
+    ./my_stream.py. Its settings are further options."""
 
     data: str = "digits"
     """For stream without runs: the data set."""

@@ -59,8 +59,8 @@ class TableOptions:
     omits the paper's values."""
 
     stream: str = "disjoint"
-    """Kind of stream: a name that `onpro streams` lists, whose settings are further options. Kinds
-    other than the default omit the paper's values."""
+    """Kind of stream: a name that `onpro streams` lists, or a file of yours, ./my_stream.py. Its
+    settings are further options. Kinds other than the default omit the paper's values."""
 
     hide_boundaries: bool = False
     """Do not announce tasks; omits the paper's values."""

@@ -94,7 +94,7 @@ class PaperTable:
         # Imported here: a list of tables needs no torch.
         from onpro.methods import methods as registered_methods
         from onpro.methods import wrappers
-        from onpro.runs.method_file import resolve
+        from onpro.methods.method_file import resolve
 
         found = [row for row in self.rows if name in (row.method, row.recipe)]
         resolved = resolve(name)

@@ -11,8 +11,8 @@ from onpro.methods import method
 from onpro.methods.settings import PRETRAINED
 from onpro.runs.config import OPTIONAL, PLACE, SHORTCUT, RunConfig, digest
 from onpro.runs.files import read_json
-from onpro.runs.method_file import MethodFile
 from onpro.streams import Disjoint, StreamKind, stream_kind
+from onpro.user_file import UserFile
 from onpro.validation import described, fits
 
 RETIRED: dict[str, dict[str, Any]] = {
@@ -47,7 +47,8 @@ def read_config(folder: Path) -> RunConfig:
 def parse_config(values: Any) -> RunConfig:
     """Return the configuration that the content of a `config.json` describes."""
     config, settings = _objects(values)
-    _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
+    for name in ("method", "stream"):
+        _import_file(name, config.pop(f"{name}_file", None), config.pop(f"{name}_sha256", None))
     retired = RETIRED.get(config["method"], {})
     settings = {
         name: value
@@ -58,7 +59,9 @@ def parse_config(values: Any) -> RunConfig:
     settings_type = method(config["method"]).settings_type
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(
-        config, set(types) - {"method_file"}, optional={"stream", *PLACE, *OPTIONAL, *SHORTCUT}
+        config,
+        set(types) - {"method_file", "stream_file"},
+        optional={"stream", *PLACE, *OPTIONAL, *SHORTCUT},
     )
     differ += _difference(settings, {field.name for field in fields(settings_type)})
     if differ:
@@ -85,13 +88,13 @@ def parse_config(values: Any) -> RunConfig:
     return read
 
 
-def _import_method(path: Any, digest: Any) -> None:
-    """Import the file that the run's method is in, if it is in one."""
+def _import_file(name: str, path: Any, digest: Any) -> None:
+    """Import the file that the run's method or kind of stream is in, if it is in one."""
     if path is None and digest is None:
         return
     if not (isinstance(path, str) and isinstance(digest, str)):
-        raise UserError("method_file and method_sha256 must both be texts.")
-    MethodFile(Path(path), digest).require()
+        raise UserError(f"{name}_file and {name}_sha256 must both be texts.")
+    UserFile(Path(path), digest).require()
 
 
 def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -91,13 +91,11 @@ class ClassIncremental:
 
         random = Random(derive_seed(seed, f"stream/{kind.name}"))
         arrivals = kind.arrivals(train_labels.tolist(), task_of.tolist(), random)
-        times = torch.as_tensor(arrivals, dtype=torch.float64)
+        times = _times(kind, arrivals, len(train_labels), tasks)
         schedule = _arrival_order(times, _generator("images", seed))
         self.num_images = len(schedule)
         if kind.has_tasks:
             sizes = torch.bincount(times[schedule].long(), minlength=tasks).tolist()
-            if len(sizes) > tasks:
-                raise ValueError(f"{kind} has images in task {len(sizes)} of {tasks}")
             for task, size in enumerate(sizes):
                 if not size:
                     raise UserError(
@@ -226,6 +224,25 @@ def _require_cues_of_tasks(kind: StreamKind, task_classes: Sequence[Sequence[int
                 f"a shortcut tells the classes of a task apart, but task {task + 1} of "
                 f"{len(task_classes)} has one class only: use fewer tasks."
             )
+
+
+def _times(kind: StreamKind, arrivals: Sequence[float], count: int, tasks: int) -> Tensor:
+    """Return the times of arrival as a tensor; raise UserError if they cannot be ones."""
+    said = f"arrivals of the stream {kind.name} must return a number for each of {count} images"
+    try:
+        times = torch.as_tensor(arrivals, dtype=torch.float64)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{said}: {error}.") from error
+    if times.shape != (count,):
+        raise UserError(f"{said}, not {counted(times.numel(), 'number')}.")
+    known = times[~times.isnan()]
+    if kind.has_tasks and len(known) and not (known.min() >= 0 and known.max() < tasks):
+        wrong = known.min() if known.min() < 0 else known.max()
+        raise UserError(
+            f"the stream {kind.name} has an image at the time {wrong:g}: {tasks} tasks take the "
+            f"times from 0 to below {tasks}."
+        )
+    return times
 
 
 def _class_order(order: ClassOrder, count: int, seed: int) -> tuple[int, ...]:
