@@ -40,11 +40,11 @@ class ShortcutOptions:
 def chosen_kind(arguments: Sequence[str]) -> type[StreamKind]:
     """Return the kind of stream that the arguments name; disjoint if they name none."""
     name = Disjoint.name
-    for word, following in pairwise([*arguments, ""]):
+    for word, following in pairwise([*arguments, "--"]):
         option, equals, value = word.partition("=")
         if option == "--stream":
             name = value if equals else following
-    if not name or name.startswith("-"):
+    if name.startswith("-"):  # the value is missing, which is told when options are parsed
         return Disjoint
     if file := split_file(name):
         require_path(file[0])

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from inspect import isabstract
 from typing import Any, TypeVar
 
-from onpro.errors import UserError, unknown
+from onpro.errors import UserError, unknown, unknown_method
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
@@ -207,7 +207,7 @@ def _entry(name: str) -> Entry:
         return _METHODS[name]
     base, _, wrapper = name.rpartition("-")
     if wrapper not in _WRAPPERS or not base:
-        raise unknown("method", name, _METHODS)
+        raise unknown_method(name, _METHODS, _WRAPPERS)
     return _wrapped(base, wrapper)
 
 

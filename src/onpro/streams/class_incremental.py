@@ -306,7 +306,10 @@ def _fractions(steps: int, count: int, what: str) -> list[int]:
     if count < 0:
         raise UserError(f"the number of {what} must be at least 0, not {count}.")
     if count > steps:
-        raise UserError(f"{count} {what} are too many for a stream of {counted(steps, 'step')}.")
+        raise UserError(
+            f"{count} {what} are too many for a stream of {counted(steps, 'step')}: take fewer, or "
+            "smaller batches."
+        )
     return [(k + 1) * steps // count for k in range(count)]
 
 
