@@ -265,6 +265,8 @@ def test_a_name_that_cannot_be_resolved_is_a_sentence(
         ("my_method.py", "has several methods, another, only-replay: name one, as in"),
         ("my_method.py:anoter", "there is no method in my_method.py 'anoter'; did you mean"),
         ("my_method.py:er", "there is no method in my_method.py 'er'"),
+        ("my_method.py:another-kdd", "there is no wrapper 'kdd'; did you mean 'kd'?"),
+        ("my_method.py:another-mkd", "mkd cannot wrap another, whose loss of new and replayed"),
     ):
         answer = onpro("run", name, *TINY)
         assert answer.status == 2

@@ -22,9 +22,9 @@ def resolve(name: str) -> str:
     known = choose(path, chosen, "method", found)
     if known is not None:
         return known
-    if method_file_of(chosen) != file_of(next(iter(found.values()))):  # nor a wrapped one
+    if not any(chosen.startswith(f"{name}-") for name in found):
         raise unknown(f"method in {path}", chosen, found)
-    return chosen
+    return method(chosen).about.name  # a wrapped one, unless that is refused
 
 
 def method_file_of(name: str) -> UserFile | None:
