@@ -6,6 +6,7 @@ Written here because a library (msgspec, pydantic) would replace only the twenty
 
 import re
 from contextlib import suppress
+from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -134,6 +135,24 @@ RESERVED = frozenset(
     }
 )
 """Options of every run and parameters of every classifier: no setting can have their names."""
+
+
+def require_options(settings: type[Any], base: type[Any]) -> None:
+    """Refuse a class whose fields cannot be options of the command and of the classifier."""
+    said = settings.__qualname__
+    if not issubclass(settings, base):
+        raise TypeError(f"{said} must be derived from {base.__name__}")
+    if "__dataclass_fields__" not in vars(settings):
+        raise TypeError(
+            f"{said} must be a dataclass: put @dataclass(frozen=True) directly above it"
+        )
+    for option in fields(settings):
+        if option.name in RESERVED:
+            raise ValueError(
+                f"{said} cannot have a setting {option.name!r}, which every run has: rename it"
+            )
+        if option.default is option.default_factory is MISSING:
+            raise TypeError(f"the setting {option.name!r} of {said} needs a default")
 
 
 def require_name(name: str) -> None:

@@ -46,6 +46,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
     "short option": ([*ER, "-x"], "-x"),
     "stray argument": ([*ER, "onpro"], "unexpected argument 'onpro'"),
     "stray argument of a list": (["datasets", "cifar10"], "unexpected argument 'cifar10'"),
+    "graphs on a CPU": ([*ER, "--engine", "graph"], "is on the cpu: take auto or eager."),
     "empty stream": ([*ER, "--stream", ""], "there is no stream ''. Known: blurry"),
     "stream without a value": ([*ER, "--stream"], "--stream takes 1 value"),
     "too many tasks": (

@@ -230,6 +230,8 @@ def test_a_sweep_knows_its_settings_and_mistakes(
         (ONE.replace('"late"', '"blurry"', 1), "the stream 'blurry' is already registered."),
         (ONE.replace("@dataclass(frozen=True)", ""), "Late must be a dataclass: put @dataclass"),
         (ONE.replace("def arrivals", "def arrival"), "Late does not define arrivals."),
+        (ONE.replace("(StreamKind)", ""), "Late must be derived from StreamKind."),
+        (ONE.replace(": float = 20.0", ": float"), "the setting 'late' of Late needs a default."),
         ("x = 1\n", " registers no stream: put @register(…) above its class."),
     ],
 )

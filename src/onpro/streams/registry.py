@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from onpro.errors import UserError, unknown
 from onpro.user_file import choose, load, split_file
-from onpro.validation import RESERVED, accepted, described, fits
+from onpro.validation import accepted, described, fits, require_options
 
 ENTRY_POINTS = "onpro.streams"
 """Entry-point group of third-party kinds: each names a module that calls `register`."""
@@ -118,16 +118,9 @@ def register(name: str, description: str) -> Callable[[type[K]], type[K]]:
         known = _kinds.get(name, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"the stream {name!r} is already registered")
-        if "__dataclass_fields__" not in vars(cls):
-            raise TypeError(
-                f"{cls.__qualname__} must be a dataclass: put @dataclass(frozen=True) below "
-                "@register"
-            )
+        require_options(cls, StreamKind)
         if isabstract(cls):
             raise TypeError(f"{cls.__qualname__} does not define arrivals")
-        taken = sorted(RESERVED & {field.name for field in fields(cls)})
-        if taken:
-            raise ValueError(f"{cls.__qualname__} cannot have a setting {taken[0]!r}: rename it")
         cls.name, cls.description = name, description
         _kinds[name] = cls
         return cls
