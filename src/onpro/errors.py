@@ -1,7 +1,7 @@
 """Errors caused by the user, and helpers for their messages."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class UserError(Exception):
@@ -32,6 +32,20 @@ def unknown(
     hint = f"; did you mean '{words[near[0]]}'?" if near else f"; see {see}." if see else "."
     rest = f" Known: {', '.join(names)}." if names and listed else ""
     return UserError(f"there is no {kind} '{name}'{hint}{rest}")
+
+
+def unknown_method(name: str, methods: Collection[str], wrappers: Collection[str]) -> UserError:
+    """Return the error for an unknown method, or for an unknown wrapper of a method.
+
+    >>> str(unknown_method("er-rott", ["er", "erace"], ["kd", "rot"]))
+    "there is no wrapper 'rott'; did you mean 'rot'? Known: kd, rot."
+    >>> str(unknown_method("er-ace", ["er", "erace"], ["kd", "rot"]))
+    "there is no method 'er-ace'; did you mean 'erace'? Known: er, erace."
+    """
+    base, _, wrapper = name.rpartition("-")
+    if base in methods and not difflib.get_close_matches(name, methods, cutoff=0.8):
+        return unknown("wrapper", wrapper, wrappers)
+    return unknown("method", name, methods)
 
 
 def counted(number: int, thing: str) -> str:

@@ -33,7 +33,7 @@ from onpro.inputs import (
 from onpro.memory.memory import MAX_IMAGES, out_of_memory
 from onpro.methods import Context, Settings, data_values, method
 from onpro.methods.registry import AnyMethod
-from onpro.nn import AUTOCAST, check_image_size, without_weights
+from onpro.nn import AUTOCAST, check_image_size, float32_by_default, without_weights
 from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import fuses, pick_engine
@@ -45,9 +45,14 @@ OWN = ("method", "memory", "seed", "device", "precision", "batch_size", "image_s
 """Parameters of a classifier, whatever its method."""
 
 
-in_training_mode = torch.inference_mode(False)
-"""Decorator of what creates or trains tensors: callers may have turned gradients off, as services
-that wrap all they do in `torch.inference_mode()` or `torch.no_grad()` have."""
+@contextmanager
+def in_training_mode() -> Iterator[None]:
+    """Decorator of what creates or trains tensors, whatever the caller has set in torch.
+
+    Services may wrap all they do in `torch.inference_mode()`, or have another default dtype.
+    """
+    with torch.inference_mode(False), float32_by_default():
+        yield
 
 
 @contextmanager
@@ -97,7 +102,7 @@ class ImageClassifier:
 
     # Learning
 
-    @in_training_mode
+    @in_training_mode()
     @_as_value_errors()
     def partial_fit(self, images: Any, labels: Any) -> Self:
         """Learn from labelled images, in the order given.
@@ -126,7 +131,7 @@ class ImageClassifier:
                     self._model = model
         return self
 
-    @in_training_mode
+    @in_training_mode()
     @_as_value_errors()
     def fit(self, images: Any, labels: Any) -> Self:
         """Learn from labelled images from scratch.
@@ -146,7 +151,7 @@ class ImageClassifier:
                 self._model = model
         return self
 
-    @in_training_mode
+    @in_training_mode()
     def forget(self, label: Hashable) -> Self:
         """Drop a class: its images are erased from the memory and it is never predicted again.
 
@@ -316,7 +321,7 @@ class ImageClassifier:
         return cls.load(folder / MODEL_FILE, device=device, precision=precision)
 
     @classmethod
-    @in_training_mode
+    @in_training_mode()
     def from_state(cls, params: dict[str, Any], learned: dict[str, Any] | None) -> Self:
         """Return a classifier that has learned what the state of a `FittedModel` holds.
 
@@ -339,7 +344,7 @@ class ImageClassifier:
         twin.__setstate__(self.__getstate__())
         return twin
 
-    @in_training_mode
+    @in_training_mode()
     def __getstate__(self) -> dict[str, Any]:
         """Return a copy of everything, taken between two steps."""
         given = self.get_params()
@@ -459,7 +464,7 @@ class ImageClassifier:
         size = self._batch_size()
         return [slice(start, start + size) for start in range(0, count, size)]
 
-    @in_training_mode
+    @in_training_mode()
     def _scores(self, images: Any) -> tuple[list[Hashable], Tensor]:
         model = self._fitted()  # a concurrent `fit` may replace it
         pixels = as_pixels(images, model.params["image_size"])

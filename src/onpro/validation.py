@@ -6,7 +6,7 @@ Written here because a library (msgspec, pydantic) would replace only the twenty
 
 import re
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -123,6 +123,7 @@ RESERVED = frozenset(
         "slurm",
         "std",
         "stream",
+        "stream_file",
         "task_networks",
         "tasks",
         "tensorboard",
@@ -136,14 +137,22 @@ RESERVED = frozenset(
 """Options of every run and parameters of every classifier: no setting can have their names."""
 
 
-def split_method(name: str) -> tuple[Path, str] | None:
-    """Split PATH.py or PATH.py:NAME into a path and a name, if any; None: it names no file.
-
-    >>> split_method("./mine.py:OnlyReplay"), split_method("mine.py"), split_method("er")
-    ((PosixPath('mine.py'), 'OnlyReplay'), (PosixPath('mine.py'), ''), None)
-    """
-    parts = re.fullmatch(r"(.+\.py)(?::([^:/\\]*))?", name, re.DOTALL)
-    return (Path(parts[1]), parts[2] or "") if parts else None
+def require_options(settings: type[Any], base: type[Any]) -> None:
+    """Refuse a class whose fields cannot be options of the command and of the classifier."""
+    said = settings.__qualname__
+    if not issubclass(settings, base):
+        raise TypeError(f"{said} must be derived from {base.__name__}")
+    if "__dataclass_fields__" not in vars(settings):
+        raise TypeError(
+            f"{said} must be a dataclass: put @dataclass(frozen=True) directly above it"
+        )
+    for option in fields(settings):
+        if option.name in RESERVED:
+            raise ValueError(
+                f"{said} cannot have a setting {option.name!r}, which every run has: rename it"
+            )
+        if option.default is option.default_factory is MISSING:
+            raise TypeError(f"the setting {option.name!r} of {said} needs a default")
 
 
 def require_name(name: str) -> None:

@@ -60,6 +60,24 @@ def test_it_learns_where_gradients_are_turned_off(
         np.testing.assert_array_equal(each.predict_proba(images), usual.predict_proba(images))
 
 
+@pytest.mark.parametrize("method", ["onpro", "scr", "er-mkd"])
+def test_the_default_dtype_of_the_caller_changes_nothing(
+    make: Any, photos: Any, tmp_path: Any, method: str
+) -> None:
+    images, labels = photos(6)
+    usual = make(method).partial_fit(images, labels).predict_proba(images)
+    torch.set_default_dtype(torch.float64)
+    try:
+        classifier = make(method).partial_fit(images, labels)
+        classifier.save(tmp_path / "a.onpro")
+        loaded = OnlineClassifier.load(tmp_path / "a.onpro", device="cpu")
+        for each in (classifier, loaded, classifier.clone()):
+            np.testing.assert_array_equal(each.predict_proba(images), usual)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_what_cannot_be_trained_is_a_value_error(make: Any, photos: Any) -> None:
     classifier = make()
     classifier.partial_fit(*photos(3))

@@ -13,11 +13,12 @@ from typing import get_type_hints
 import pytest
 
 from onpro._version import __version__
-from onpro.cli import COMMANDS
+from onpro.cli import COMMANDS, figure
 from onpro.cli.outlines import FOLDER, default_settings, read
 from onpro.cli.parsing import CHECKPOINT_EVERY
 from onpro.data import sources
 from onpro.figures import FIGURES
+from onpro.figures.arrivals import stream
 from onpro.methods import Settings, methods, recipes, settings_for, wrappers
 from onpro.streams import stream_kinds
 from onpro.training import checkpoint
@@ -212,8 +213,11 @@ def test_recipes_are_listed_whole(onpro: Command) -> None:
     assert "alpha-0.25" in text
 
 
-def test_every_figure_is_named(onpro: Command) -> None:
-    assert all(name in onpro("figure", "--help").out for name in FIGURES)
+def test_every_figure_is_named_and_listed(onpro: Command) -> None:
+    figures = {**FIGURES, "stream": stream}
+    lines = {name: (figures[name].__doc__ or "").splitlines()[0] for name in sorted(figures)}
+    assert lines == figure.FIGURES
+    assert all(name in onpro("figure", "--help").out for name in figures)
 
 
 HEAVY = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "PIL"}
@@ -227,6 +231,10 @@ def test_help_lists_and_mistakes_in_options_import_nothing_heavy() -> None:
         ["recipes"],
         ["datasets"],
         ["streams"],
+        ["figure", "--list"],
+        ["figure", "acuracy", "runs"],
+        ["table", "--list"],
+        ["table", "table9"],
         ["run", "er", "--stream", "blurry", "--help"],
         ["run", "er", "--stream", "blury"],
         ["--version"],

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from onpro import user_file as files
 from onpro.errors import UserError
 from onpro.experiments.executors import worker
-from onpro.methods import registry
-from onpro.runs import method_file as files
+from onpro.methods import load_file, registry
+from onpro.methods.method_file import resolve
 from onpro.runs import read_config, running
-from onpro.runs.method_file import load_file, resolve
 from tests.cli.conftest import Answer, Command
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
@@ -85,7 +85,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if name.startswith("onpro_method_"):
+        if name.startswith("onpro_file_"):
             del sys.modules[name]
     registry._wrapped.cache_clear()
 
@@ -177,7 +177,7 @@ def test_a_run_whose_file_is_gone_or_changed_is_refused(
     file.unlink()
     answer = onpro("resume", str(interrupted))
     assert answer.status == 2
-    assert "my_method.py, is gone: put it back." in answer.err
+    assert "my_method.py, which the run needs, is gone: put it back." in answer.err
     assert "Traceback" not in answer.err
 
 
@@ -265,6 +265,8 @@ def test_a_name_that_cannot_be_resolved_is_a_sentence(
         ("my_method.py", "has several methods, another, only-replay: name one, as in"),
         ("my_method.py:anoter", "there is no method in my_method.py 'anoter'; did you mean"),
         ("my_method.py:er", "there is no method in my_method.py 'er'"),
+        ("my_method.py:another-kdd", "there is no wrapper 'kdd'; did you mean 'kd'?"),
+        ("my_method.py:another-mkd", "mkd cannot wrap another, whose loss of new and replayed"),
     ):
         answer = onpro("run", name, *TINY)
         assert answer.status == 2

@@ -127,8 +127,8 @@ class Foreign:
     ("settings", "complaint"),
     [
         (Taken, "Taken cannot have a setting 'memory', which every run has: rename it"),
-        (Bare, r"Bare must be a dataclass: put @dataclass\(frozen=True\) above it"),
-        (Foreign, "Foreign must be a class of settings: derive it from Settings"),
+        (Bare, r"Bare must be a dataclass: put @dataclass\(frozen=True\) directly above it"),
+        (Foreign, "Foreign must be derived from Settings"),
     ],
 )
 def test_settings_that_could_not_be_options_are_refused(

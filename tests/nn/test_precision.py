@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d
 
-from onpro.nn import convolutions
+from onpro.nn import convolutions, float32_by_default
 
 
 def switch() -> str:
@@ -55,6 +55,31 @@ def test_a_thread_that_leaves_does_not_spoil_the_exactness_of_another() -> None:
     left.set()
     thread.join()
     assert switch() == found
+
+
+def test_the_default_dtype_is_float32_until_the_last_thread_leaves() -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    @float32_by_default()
+    def other() -> None:
+        entered.set()
+        left.wait()
+
+    thread = threading.Thread(target=other)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with float32_by_default():
+            thread.start()
+            entered.wait()
+        assert torch.get_default_dtype() == torch.float32
+        left.set()
+        thread.join()
+        assert torch.get_default_dtype() == torch.float64
+        with pytest.raises(KeyError), float32_by_default():
+            raise KeyError
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.gpu

@@ -68,7 +68,15 @@ def test_any_other_value_has_another_hash(field: str) -> None:
 
 def test_every_field_is_in_the_hash_but_the_seed_the_recipe_and_the_place() -> None:
     known = {field.name for field in fields(RunConfig)}
-    elsewhere = {"seed", "recipe", "data_dir", "device", "engine", "method_file"} | KEEPING
+    elsewhere = {
+        "seed",
+        "recipe",
+        "data_dir",
+        "device",
+        "engine",
+        "method_file",
+        "stream_file",
+    } | KEEPING
     only_with_cues = {"shortcut_size", "shortcut_strength"}  # tests/runs/test_shortcut.py
     only_if_pretrained = {"encoder_sha256"}  # tests/methods/test_pretrained.py
     assert known - set(OTHERS) == elsewhere | only_with_cues | only_if_pretrained

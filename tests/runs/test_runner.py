@@ -85,6 +85,19 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run(CONFIG, tmp_path_factory.mktemp("runs"))
 
 
+def test_the_default_dtype_of_the_caller_changes_nothing(tmp_path: Path) -> None:
+    usual = run(CONFIG, tmp_path / "usual").result
+    torch.set_default_dtype(torch.float64)
+    try:
+        trainer = prepare(CONFIG)
+        trainer.run()
+        other = run(CONFIG, tmp_path / "other").result
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert lasting(other) == lasting(usual)
+    assert trainer.accuracy[-1] == usual["accuracy"][-1]
+
+
 def test_the_folder_holds_three_files_and_nothing_else(done: Finished) -> None:
     assert done.folder.name == CONFIG.folder
     names = {path.name for path in done.folder.iterdir()}

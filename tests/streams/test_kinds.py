@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -388,8 +389,45 @@ def test_a_kind_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
         ) -> list[float]:
             return [task_of[label] + 1 for label in labels]
 
-    with pytest.raises(ValueError, match="beyond has images in task 4 of 3"):
+    with pytest.raises(UserError, match="the stream beyond has an image at the time 3: 3 tasks"):
         ClassIncremental(even(), 3, kind=Beyond())
+
+    class Plain(Backwards):
+        deviation: float = 3.0
+
+    with pytest.raises(TypeError, match="Plain must be a dataclass"):
+        register("plain", "another")(Plain)
+
+    @dataclass(frozen=True)
+    class Nothing(StreamKind):
+        pass
+
+    with pytest.raises(TypeError, match="Nothing does not define arrivals"):
+        register("nothing", "another")(Nothing)  # type: ignore[type-abstract]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "sentence"),
+    [
+        ([0.0], "must return a number for each of 18 images, not 1 number."),
+        (["early"] * 18, "must return a number for each of 18 images: "),
+        (None, "must return a number for each of 18 images: "),
+        ([-1.0] * 18, "has an image at the time -1: 3 tasks take the times from 0 to below 3."),
+        ([math.inf] * 18, "has an image at the time inf"),
+    ],
+)
+def test_times_that_cannot_be_ones_are_a_sentence(arrivals: Any, sentence: str) -> None:
+    @dataclass(frozen=True)
+    class Odd(StreamKind):
+        name = "odd"
+
+        def arrivals(
+            self, labels: Sequence[int], task_of: Sequence[int], random: random.Random
+        ) -> Any:
+            return arrivals
+
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        ClassIncremental(even(6, 3), 3, kind=Odd())
 
 
 def test_the_global_random_state_is_left_alone() -> None:

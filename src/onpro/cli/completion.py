@@ -5,11 +5,14 @@ from importlib import import_module
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from onpro.cli.figure import FIGURES
 from onpro.cli.outlines import outline, outlines, wrapper_outlines
 from onpro.cli.parsing import option_types
 from onpro.cli.run import DEFAULT
 from onpro.data import sources
 from onpro.errors import UserError, unknown
+from onpro.experiments.tables import paper_tables
+from onpro.streams import stream_kinds
 
 SCRIPTS = {
     "bash": """_onpro() {
@@ -77,8 +80,18 @@ def _arguments(command: str, before: Sequence[str], typed: str) -> list[str]:
         return _fitting(typed, values)
     if typed.startswith("-"):
         return _fitting(typed, [*options, "--help"])
-    takes_method = command == "bench" or (command in ("run", "recipes") and not before)
-    return _fitting(typed, [*outlines(), *wrapper_outlines()] if takes_method else [])
+    return _fitting(typed, _names(command) if not before or command == "bench" else [])
+
+
+def _names(command: str) -> Iterable[str]:
+    """Return what the first argument of a command can be; none if that is a file."""
+    if command == "figure":
+        return FIGURES
+    if command == "table":
+        return paper_tables()
+    if command in ("run", "recipes", "bench"):
+        return [*outlines(), *wrapper_outlines()]
+    return []
 
 
 def _values(option: str, kind: Any, method: str) -> Iterable[str]:
@@ -87,6 +100,8 @@ def _values(option: str, kind: Any, method: str) -> Iterable[str]:
         return [
             source.usage.partition(":")[0] + ":" * (":" in source.usage) for source in sources()
         ]
+    if option == "--stream":
+        return stream_kinds()
     if option in ("--base", "--methods"):
         return outlines()
     if option == "--recipe":

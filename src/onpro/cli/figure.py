@@ -19,6 +19,25 @@ if TYPE_CHECKING:
     from onpro.runs import RunConfig
     from onpro.streams import ClassIncremental
 
+FIGURES = {
+    "accuracy": "Average accuracy on the tasks seen so far, after each task (Fig. 4a).",
+    "attention": "Where networks look: GradCAM++ on test images (Figs. 1, A1; `--x last|fine`).",
+    "compute": "Accuracy against time or images, with the Pareto front (`--x seconds|images`).",
+    "confusion": "Share of each class's test images predicted as each class, at the end (Fig. 4b).",
+    "features": "Features of test images (Figs. 3, A2; `--after TASKS`, `--x tsne|pca`).",
+    "forgetting": "Average forgetting of the tasks seen so far, after each task.",
+    "matrix": "Accuracy on each task after each task.",
+    "memory": "Number of images of each class in the memory, at each evaluation.",
+    "paper": "Accuracy, or another measure, beside the paper's values (`--measure`).",
+    "prototypes": "Similarity of online and global prototypes over the stream (Fig. 5).",
+    "replay": "Accuracy and training time against the size of the replay batch (Fig. A3).",
+    "shortcut": "Accuracy with true, wrong and no cue, reliance on cues and following of them.",
+    "stream": "Share of each class along a stream, a heat map for each stream.",
+    "sweep": "Any measure against any setting (`--x SETTING --measure MEASURE`).",
+    "time": "Training time and images per second of each experiment (Fig. A4).",
+}
+"""Figures and the first lines of their docstrings: importing them takes seconds."""
+
 MOST_STREAMS = 8
 """Streams in one figure."""
 
@@ -27,9 +46,13 @@ MOST_STREAMS = 8
 class FigureOptions:
     """What to draw, from what, to where."""
 
-    name: tyro.conf.Positional[str] = field(default="", metadata={"metavar": "NAME"})
-    """Name of the figure: accuracy, attention, compute, confusion, features, forgetting, matrix,
-    memory, paper, prototypes, replay, shortcut, stream, sweep or time; see --list."""
+    name: tyro.conf.Positional[str] = field(
+        default="",
+        metadata={
+            "metavar": "NAME",
+            "help": f"Name of the figure: {', '.join(FIGURES)}; see --list.",
+        },
+    )
 
     runs: tyro.conf.Positional[tuple[Path, ...]] = field(default=(), metadata={"metavar": "RUN..."})
     """Run folders, packed files, or folders that contain them at any depth; stream needs none."""
@@ -57,8 +80,8 @@ class FigureOptions:
     tasks. (default: the last)"""
 
     stream: str = "disjoint"
-    """For stream without runs: a name that `onpro streams` lists, whose settings are further
-    options."""
+    """For stream without runs: a name that `onpro streams` lists, or a file of yours,
+    ./my_stream.py. Its settings are further options."""
 
     data: str = "digits"
     """For stream without runs: the data set."""
@@ -90,25 +113,19 @@ def main(arguments: Sequence[str]) -> int:
     check_stream_options(kind, command, arguments)
     parsed = parse(command, arguments, command="onpro figure", about=about)
     options = parsed.options
-    nothing = UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
-    if not options.list and not options.name:
-        raise nothing
+    if options.list:
+        print_table(["name", "what"], [[name, what] for name, what in FIGURES.items()])
+        return 0
+    if options.name and options.name not in FIGURES:
+        raise unknown("figure", options.name, FIGURES)
+    if not options.name or (options.name != "stream" and not options.runs):
+        raise UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
     with importing():
         from onpro.experiments.grouping import found
-        from onpro.figures import FIGURES, draw, draw_streams, require_savable
-        from onpro.figures.arrivals import stream
+        from onpro.figures import draw, draw_streams, require_savable
         from onpro.figures.style import Options
         from onpro.runs.reading import read_runs
 
-    known = {**FIGURES, "stream": stream}
-    if options.list:
-        listed = [[name, (known[name].__doc__ or "").splitlines()[0]] for name in sorted(known)]
-        print_table(["name", "what"], listed)
-        return 0
-    if options.name not in known:
-        raise unknown("figure", options.name, known)
-    if options.name != "stream" and not options.runs:
-        raise nothing
     path = _file(options.out or Path(), options.name)
     require_savable(path)
     after = tuple(whole_numbers("after", options.after)) if options.after else ()

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from onpro import recipes
 from onpro.cli.signals import importing
-from onpro.errors import unknown
+from onpro.errors import unknown, unknown_method
 from onpro.recipes import EVERY_METHOD, Recipe, Values
 
 FOLDER = Path(__file__).parents[1] / "methods"
@@ -47,11 +47,8 @@ def outline(name: str) -> Outline:
     known = outlines()
     if name in known:
         return known[name]
-    base, _, wrapper = name.rpartition("-")
-    if wrapper not in wrapper_outlines():
-        if base in known:
-            raise unknown("wrapper", wrapper, wrapper_outlines())
-        raise unknown("method", name, known)
+    if name.rpartition("-")[2] not in wrapper_outlines():
+        raise unknown_method(name, known, wrapper_outlines())
     with importing():
         from onpro.methods import method
         from onpro.methods import recipes as recipes_of

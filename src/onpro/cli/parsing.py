@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origi
 
 import tyro
 
-from onpro.errors import UserError, unknown
+from onpro.errors import UserError, counted, unknown
 
 Options = TypeVar("Options")
 
@@ -300,6 +300,8 @@ def _sentence(complaint: str, command: str) -> str:
         text = f"unexpected argument '{stray[1].rstrip(',')}'"
     elif missing := re.match(r"Missing from .*?: (\S+)", text):
         text = f"{missing[1]} is missing"
+    elif few := re.match(r"Missing value for argument '(--\S+)'\. Expected (\d+)", text):
+        text = f"{few[1]} takes {counted(int(few[2]), 'value')}"
     elif choice:
         names = [name.strip(" '") for name in choice[3].rstrip(", ").split(",")]
         if "None" in names:  # of an option without a default, whose choices tyro has as a set
@@ -308,7 +310,6 @@ def _sentence(complaint: str, command: str) -> str:
         text = f"{choice[2]} takes {', '.join(first)} or {last}, not {choice[1]}"
     elif given and usage:
         text = f"{usage[1]} takes {usage[2]}, not {given[1].strip('[]')}"
-    text = text.replace("Expected 1 values", "Expected 1 value")
     return f"{text.strip().rstrip('.')}; see {command} --help."
 
 

@@ -23,7 +23,7 @@ from onpro.cli.stream_options import (
 from onpro.data.registry import find as find_data
 from onpro.errors import UserError
 from onpro.streams import Disjoint, StreamKind
-from onpro.validation import split_method
+from onpro.user_file import split_file
 
 DEFAULT = "onpro"
 
@@ -56,7 +56,8 @@ class RunOptions:
     """Print the result as JSON on the last line of standard output, all else on standard error."""
 
     stream: str = "disjoint"
-    """Kind of stream: a name that `onpro streams` lists. Its settings are further options."""
+    """Kind of stream: a name that `onpro streams` lists, or a file of yours, ./my_stream.py. Its
+    settings are further options."""
 
     tasks: int | None = None
     """Number of tasks; for a stream without tasks, of evaluations. (default: that of the data
@@ -104,10 +105,10 @@ def main(arguments: Sequence[str]) -> int:
     named = bool(arguments) and not arguments[0].startswith("-")
     name = arguments[0] if named else DEFAULT
     rest = list(arguments[1:] if named else arguments)
-    if file := split_method(name):
+    if file := split_file(name):
         require_path(file[0])
         with importing():
-            from onpro.runs.method_file import resolve
+            from onpro.methods.method_file import resolve
         name = resolve(name)
     elif name in wrapper_outlines():
         if not HELP.isdisjoint(rest) and not any(word.startswith("--base") for word in rest):

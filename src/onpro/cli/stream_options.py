@@ -5,8 +5,10 @@ from dataclasses import dataclass, fields, make_dataclass
 from itertools import pairwise
 from typing import Any
 
+from onpro.cli.parsing import require_path
 from onpro.errors import UserError
 from onpro.streams import Disjoint, ShortcutSettings, StreamKind, find_kind, stream_kinds
+from onpro.user_file import split_file
 
 KIND = "stream_kind"
 """Name of the group of options that a kind of stream has, in a command."""
@@ -38,11 +40,15 @@ class ShortcutOptions:
 def chosen_kind(arguments: Sequence[str]) -> type[StreamKind]:
     """Return the kind of stream that the arguments name; disjoint if they name none."""
     name = Disjoint.name
-    for word, following in pairwise([*arguments, ""]):
+    for word, following in pairwise([*arguments, "--"]):
         option, equals, value = word.partition("=")
         if option == "--stream":
             name = value if equals else following
-    return Disjoint if not name or name.startswith("-") else find_kind(name)
+    if name.startswith("-"):  # the value is missing, which is told when options are parsed
+        return Disjoint
+    if file := split_file(name):
+        require_path(file[0])
+    return find_kind(name)
 
 
 def command_with(kind: type[StreamKind], **groups: type[Any]) -> Any:

@@ -18,6 +18,7 @@ from onpro.cli.stream_options import (
     stream_of,
 )
 from onpro.errors import UserError
+from onpro.experiments.tables import paper_table, paper_tables
 from onpro.streams import Disjoint
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class TableOptions:
     omits the paper's values."""
 
     stream: str = "disjoint"
-    """Kind of stream: a name that `onpro streams` lists, whose settings are further options. Kinds
-    other than the default omit the paper's values."""
+    """Kind of stream: a name that `onpro streams` lists, or a file of yours, ./my_stream.py. Its
+    settings are further options. Kinds other than the default omit the paper's values."""
 
     hide_boundaries: bool = False
     """Do not announce tasks; omits the paper's values."""
@@ -92,16 +93,16 @@ def main(arguments: Sequence[str]) -> int:
     command = parse(command_type, arguments, command="onpro table", about=about)
     options = command.table
     command.shortcut.check()
-    with importing():
-        from onpro.cli.many import carry_out
-        from onpro.experiments.tables import paper_table, paper_tables
-
     if options.list:
         _print_list(list(paper_tables().values()))
         return 0
     if options.name is None:
         raise UserError(f"name a table: {', '.join(paper_tables())}; see onpro table --list.")
-    part = paper_table(options.name).narrowed(
+    table = paper_table(options.name)
+    with importing():
+        from onpro.cli.many import carry_out
+
+    part = table.narrowed(
         data=comma_separated(options.data),
         methods=comma_separated(options.methods),
         memory=whole_numbers("memory", options.memory) if options.memory else [],

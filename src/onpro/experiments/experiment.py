@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.statistics import Summary, summarise
-from onpro.runs import Finished, RunConfig
+
+if TYPE_CHECKING:
+    from onpro.runs import Finished, RunConfig
 
 Measure = str
 """A key of `MEASURES`."""
@@ -93,9 +95,9 @@ class Setup:
 class PlannedRun:
     """A run of a plan and its state on disk."""
 
-    config: RunConfig
+    config: "RunConfig"
     state: State
-    finished: Finished | None = None
+    finished: "Finished | None" = None
     problem: str = ""
     """Why it is damaged."""
 
@@ -112,7 +114,7 @@ class Experiment:
     """Settings and stream options that neither data set nor recipe give, such as `epochs=5`."""
     detail: str = ""
     """What tells it from other experiments of the same name, data set and memory."""
-    runs: tuple[Finished, ...] = ()
+    runs: "tuple[Finished, ...]" = ()
     """Finished runs, by seed."""
     planned: tuple[PlannedRun, ...] = ()
     """All runs of a planned experiment; empty if the runs were found on disk."""

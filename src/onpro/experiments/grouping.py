@@ -155,8 +155,9 @@ def stream_name(config: Mapping[str, Any]) -> str:
     settings = {str(name): value for name, value in values.items() if name != "kind"}
     try:
         return str(stream_kind(str(values.get("kind")), **settings))
-    except UserError:  # of another version
-        return f"{values.get('kind')} {settings}"
+    except UserError:  # of another version, or in a file of the user's own
+        said = ", ".join(f"{name}={value}" for name, value in settings.items())
+        return f"{values.get('kind')} ({said})" if said else f"{values.get('kind')}"
 
 
 def _plain(value: Any) -> Any:

@@ -16,8 +16,8 @@ from onpro.experiments.grouping import STREAM
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.tomlfile import TomlFile, Where
 from onpro.methods import method, methods, recipes
+from onpro.methods.method_file import resolve
 from onpro.runs.config import RunConfig
-from onpro.runs.method_file import resolve
 from onpro.streams import Disjoint, StreamKind, find_kind, stream_kind, stream_kinds
 from onpro.validation import accepted, described, fits
 
@@ -67,6 +67,13 @@ def _setups(file: TomlFile) -> Iterator[Setup]:
 
 
 def _check_keys(file: TomlFile, where: Where, values: Mapping[str, Any]) -> None:
+    named = values.get("stream", [])
+    for name in named if isinstance(named, list) else [named]:
+        if isinstance(name, str):
+            try:
+                find_kind(name)  # one in a file is registered by that, with its settings
+            except UserError as error:
+                raise file.wrong(where, "stream", str(error), name) from None
     known = {*KEYS, *(key for kind in stream_kinds().values() for key in _settings_of(kind))}
     for key in values:
         if key in known:
@@ -120,11 +127,6 @@ class Grid:
     def check_stream_settings(self, given: Iterable[str]) -> None:
         """Refuse settings of streams that the grid does not have."""
         names = self._axis("stream", str)
-        for name in names:
-            try:
-                find_kind(name)
-            except UserError as error:
-                raise self._wrong("stream", str(error), name) from None
         known = {key for name in names for key in _settings_of(find_kind(name))}
         for key in given:
             if key not in KEYS and key not in known:

@@ -7,9 +7,6 @@ from functools import cache
 from onpro.errors import UserError, unknown
 from onpro.experiments import paper
 from onpro.experiments.experiment import Measure, Pairs, Setup, Value
-from onpro.methods import methods as registered_methods
-from onpro.methods import wrappers
-from onpro.runs.method_file import resolve
 
 TITLES = {
     "icarl": "iCaRL",
@@ -94,6 +91,11 @@ class PaperTable:
         return replace(self, rows=rows, places=self._places_for(data, memory))
 
     def _rows_of(self, name: str) -> list[Row]:
+        # Imported here: a list of tables needs no torch.
+        from onpro.methods import methods as registered_methods
+        from onpro.methods import wrappers
+        from onpro.methods.method_file import resolve
+
         found = [row for row in self.rows if name in (row.method, row.recipe)]
         resolved = resolve(name)
         registered = name in registered_methods() or name.rpartition("-")[2] in wrappers()

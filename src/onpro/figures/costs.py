@@ -76,7 +76,7 @@ def time(experiments: Sequence[Experiment], options: Options) -> "Figure":
 
 
 def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
-    """Accuracy against training time or images, with the Pareto front (`--x seconds|images`)."""
+    """Accuracy against time or images, with the Pareto front (`--x seconds|images`)."""
     x = options.x or "seconds"
     if x not in AXES:
         raise UserError(f"compute has {' or '.join(AXES)} on its axis, not '{x}'.")

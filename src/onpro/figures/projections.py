@@ -53,7 +53,7 @@ LARGEST_PANEL = 3.2
 
 
 def features(experiments: Sequence[Experiment], options: Options) -> "Figure":
-    """Features of test images, by t-SNE or PCA (Figs. 3, A2; `--after TASKS`, `--x tsne|pca`).
+    """Features of test images (Figs. 3, A2; `--after TASKS`, `--x tsne|pca`).
 
     The encoder's features of the first 200 test images of each class seen, after the last task or
     those chosen: a row for each task and a column for each experiment, or the other way round for

@@ -46,7 +46,7 @@ MARKERS = ("o", "^", "s")
 
 
 def shortcut(experiments: Sequence[Experiment], options: Options) -> "Figure":
-    """Accuracy with true, wrong and no cue, reliance on cues, and how often they are followed.
+    """Accuracy with true, wrong and no cue, reliance on cues and following of them.
 
     Bars are 95 % intervals of the mean. Empty markers are the same images without a cue.
     """

@@ -33,6 +33,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     scr,
 )
 from onpro.methods.base import About, Context, Labelled, Method, Terms
+from onpro.methods.method_file import load_file
 from onpro.methods.registry import (
     AnyMethod,
     data_values,
@@ -59,6 +60,7 @@ __all__ = [
     "Terms",
     "Wrapper",
     "data_values",
+    "load_file",
     "method",
     "methods",
     "recipes",

@@ -8,12 +8,12 @@ from importlib.metadata import entry_points
 from inspect import isabstract
 from typing import Any, TypeVar
 
-from onpro.errors import UserError, unknown
+from onpro.errors import UserError, unknown, unknown_method
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
 from onpro.recipes import EVERY_METHOD, Recipe, Values
-from onpro.validation import RESERVED, require_name
+from onpro.validation import require_name, require_options
 
 AnyMethod = Method[Any]
 M = TypeVar("M", bound=AnyMethod)
@@ -68,7 +68,7 @@ def register(
     """
     about = About(name, title, paper, year, memory, inference, images_per_step)
     require_name(name)
-    _require_options(settings)
+    require_options(settings, Settings)
     given = (data or {}, recipes or {})
     for values in (*given[0].values(), *(recipe.values for recipe in given[1].values())):
         _require_settings(settings, values)
@@ -109,7 +109,7 @@ def register_wrapper(
     """
     about = About(name, title, paper, year, "as the method", inference, images_per_step)
     require_name(name)
-    _require_options(settings)
+    require_options(settings, Settings)
     for values in (data or {}).values():
         _require_settings(settings, values)
 
@@ -137,20 +137,6 @@ def _require_settings(settings: type[Settings], values: Values) -> None:
     strange = sorted(values.keys() - _names(settings))
     if strange:
         raise ValueError(f"{settings.__qualname__} has no setting {strange[0]!r} to set")
-
-
-def _require_options(settings: type[Settings]) -> None:
-    """Refuse a class of settings that the command and the classifier could not offer."""
-    said = settings.__qualname__
-    if not issubclass(settings, Settings):
-        raise TypeError(f"{said} must be a class of settings: derive it from Settings")
-    if "__dataclass_fields__" not in vars(settings):
-        raise TypeError(f"{said} must be a dataclass: put @dataclass(frozen=True) above it")
-    taken = RESERVED & _names(settings)
-    if taken:
-        raise ValueError(
-            f"{said} cannot have a setting {sorted(taken)[0]!r}, which every run has: rename it"
-        )
 
 
 @cache
@@ -207,7 +193,7 @@ def _entry(name: str) -> Entry:
         return _METHODS[name]
     base, _, wrapper = name.rpartition("-")
     if wrapper not in _WRAPPERS or not base:
-        raise unknown("method", name, _METHODS)
+        raise unknown_method(name, _METHODS, _WRAPPERS)
     return _wrapped(base, wrapper)
 
 

@@ -12,7 +12,7 @@ from onpro.nn.batch_norm import (
 )
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
-from onpro.nn.precision import AUTOCAST, Precision, convolutions
+from onpro.nn.precision import AUTOCAST, Precision, convolutions, float32_by_default
 from onpro.nn.pretrained import Pretrained, PretrainedEncoder, is_pretrained, without_weights
 from onpro.nn.resnet import ResNet18
 from onpro.nn.slim import Slim
@@ -31,6 +31,7 @@ __all__ = [
     "check_image_size",
     "convolutions",
     "encoder_kind",
+    "float32_by_default",
     "fused_kernels_exist",
     "fused_kernels_work",
     "is_pretrained",

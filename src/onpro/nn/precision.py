@@ -22,6 +22,7 @@ AUTOCAST: dict[Precision, torch.dtype | None] = {
 
 _wanted: Counter[str] = Counter()
 _found = "tf32"
+_users, _found_dtype = 0, torch.float32
 _lock = Lock()
 
 
@@ -48,3 +49,28 @@ def _want(rounding: str, change: int) -> None:
         _wanted[rounding] += change
         wishes = [kind for kind in ("ieee", "tf32") if _wanted[kind]]
         cudnn.conv.fp32_precision = wishes[0] if wishes else _found
+
+
+@contextmanager
+def float32_by_default() -> Iterator[None]:
+    """Create tensors in float32 unless told otherwise, whatever `torch.set_default_dtype` says.
+
+    All threads of a process share torch's default: it is float32 for all of them until the last
+    context ends, and then as it was found.
+    """
+    _use_float32(1)
+    try:
+        yield
+    finally:
+        _use_float32(-1)
+
+
+def _use_float32(change: int) -> None:
+    global _users, _found_dtype
+    with _lock:
+        if not _users:
+            _found_dtype = torch.get_default_dtype()
+        _users += change
+        dtype = torch.float32 if _users else _found_dtype
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)

@@ -13,13 +13,14 @@ from typing import Any, Literal, SupportsIndex, get_type_hints
 from onpro.data import find, located
 from onpro.errors import UserError, counted
 from onpro.methods import Settings, method
+from onpro.methods.method_file import method_file_of
 from onpro.methods.settings import PRETRAINED
 from onpro.nn import Precision, is_pretrained
 from onpro.nn.pretrained import file_digest
-from onpro.runs.method_file import MethodFile, file_of
-from onpro.streams import Disjoint, ShortcutSettings, StreamKind
+from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
+from onpro.user_file import UserFile, file_of
 from onpro.validation import accepted
 
 KeptModel = Literal["none", "network", "memory"]
@@ -73,14 +74,17 @@ class RunConfig:
     """Number of steps between two measurements of the probe."""
     encoder_sha256: str | None = None
     """SHA-256 of the file with the weights of a pretrained encoder; computed unless given."""
-    method_file: MethodFile | None = field(init=False)
+    method_file: UserFile | None = field(init=False)
     """Where the method comes from, if it is a file of the user's own."""
+    stream_file: UserFile | None = field(init=False)
+    """Where the kind of stream comes from, if it is a file of the user's own."""
 
     def __post_init__(self) -> None:
         self.settings.check()
         self._set(
             settings=_as_typed(self.settings),
-            method_file=file_of(self.method),
+            method_file=method_file_of(self.method),
+            stream_file=file_of(type(self.stream)),
             data=located(self.data),  # known by what it is, from anywhere
             **{name: accepted(getattr(self, name), float) for name in ("validation", *SHORTCUT)},
         )
@@ -140,7 +144,7 @@ class RunConfig:
 
     def what(self) -> dict[str, Any]:
         """Return what is computed as plain values, and not where."""
-        apart = {"settings", "stream", "method_file", *PLACE, *OPTIONAL, *SHORTCUT}
+        apart = {"settings", "stream", "method_file", "stream_file", *PLACE, *OPTIONAL, *SHORTCUT}
         names = [field.name for field in fields(self) if field.name not in apart]
         what = {name: getattr(self, name) for name in names}
         what["settings"] = {
@@ -156,6 +160,8 @@ class RunConfig:
             what |= {name: getattr(self, name) for name in SHORTCUT}
         if self.method_file:
             what["method_sha256"] = self.method_file.digest
+        if self.stream_file:
+            what["stream_sha256"] = self.stream_file.digest
         return what
 
     @property
@@ -163,12 +169,18 @@ class RunConfig:
         """How the encoder begins: with random or with pretrained weights."""
         return "pretrained" if is_pretrained(self.settings.encoder) else "scratch"
 
+    @property
+    def user_files(self) -> tuple[UserFile, ...]:
+        """The user's own files that the run needs."""
+        return tuple(file for file in (self.method_file, self.stream_file) if file)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """For another process, which has to import the method's file before the settings exist."""
-        if self.method_file is None:
+        """For another process, which has to import the user's files before their classes exist."""
+        if not self.user_files:
             return super().__reduce_ex__(protocol)
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
-        return _with_file, (self.method_file, values | {"settings": asdict(self.settings)})
+        plain = {"settings": asdict(self.settings), "stream": self.stream.values()}
+        return _with_files, (self.user_files, self.stream.name, values | plain)
 
     @property
     def identity(self) -> str:
@@ -231,11 +243,13 @@ def _as_typed(settings: Settings) -> Settings:
     return replace(settings, **typed)
 
 
-def _with_file(file: MethodFile, values: dict[str, Any]) -> RunConfig:
-    """Return a configuration whose method is in a file."""
-    file.require()
+def _with_files(files: tuple[UserFile, ...], kind: str, values: dict[str, Any]) -> RunConfig:
+    """Return a configuration whose method or kind of stream is in a file."""
+    for file in files:
+        file.require()
     settings = method(values["method"]).settings_type(**values["settings"])
-    return RunConfig(**values | {"settings": settings})
+    stream = stream_kind(kind, **values["stream"])
+    return RunConfig(**values | {"settings": settings, "stream": stream})
 
 
 KEEPING = {"model", "task_networks", "probe", "probe_every"}

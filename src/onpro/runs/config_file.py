@@ -11,8 +11,8 @@ from onpro.methods import method
 from onpro.methods.settings import PRETRAINED
 from onpro.runs.config import OPTIONAL, PLACE, SHORTCUT, RunConfig, digest
 from onpro.runs.files import read_json
-from onpro.runs.method_file import MethodFile
 from onpro.streams import Disjoint, StreamKind, stream_kind
+from onpro.user_file import UserFile
 from onpro.validation import described, fits
 
 ADDED: dict[str, dict[str, Any]] = {
@@ -57,13 +57,16 @@ def read_config(folder: Path) -> RunConfig:
 def parse_config(values: Any) -> RunConfig:
     """Return the configuration that the content of a `config.json` describes."""
     config, settings = _objects(values)
-    _import_method(config.pop("method_file", None), config.pop("method_sha256", None))
+    for name in ("method", "stream"):
+        _import_file(name, config.pop(f"{name}_file", None), config.pop(f"{name}_sha256", None))
     settings_type = method(config["method"]).settings_type
     known = {field.name for field in fields(settings_type)}
     settings = _of_today(settings, config["method"], known)
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(
-        config, set(types) - {"method_file"}, optional={"stream", *PLACE, *OPTIONAL, *SHORTCUT}
+        config,
+        set(types) - {"method_file", "stream_file"},
+        optional={"stream", *PLACE, *OPTIONAL, *SHORTCUT},
     )
     differ += _difference(settings, known)
     if differ:
@@ -105,13 +108,13 @@ def _of_today(settings: dict[str, Any], method: str, known: set[str]) -> dict[st
     return {name: value for name, value in added.items() if name in known} | kept
 
 
-def _import_method(path: Any, digest: Any) -> None:
-    """Import the file that the run's method is in, if it is in one."""
+def _import_file(name: str, path: Any, digest: Any) -> None:
+    """Import the file that the run's method or kind of stream is in, if it is in one."""
     if path is None and digest is None:
         return
     if not (isinstance(path, str) and isinstance(digest, str)):
-        raise UserError("method_file and method_sha256 must both be texts.")
-    MethodFile(Path(path), digest).require()
+        raise UserError(f"{name}_file and {name}_sha256 must both be texts.")
+    UserFile(Path(path), digest).require()
 
 
 def _objects(values: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -152,12 +152,12 @@ def finished_by_identity(out: Path) -> "dict[str, Path | Finished]":
 def identity_of(config: Any) -> str | None:
     """Return the identity of a run, given the content of its `config.json`; None if unknown.
 
-    A run of an older version has the identity that it would have today; one whose method is in a
-    file, which is not imported for this, has the one it noted.
+    A run of an older version has the identity that it would have today; one whose method or stream
+    is in a file, which is not imported for this, has the one it noted.
     """
     if not isinstance(config, dict):
         return None
-    if "method_file" not in config:
+    if not {"method_file", "stream_file"} & config.keys():
         with suppress(UserError):
             return parse_config(config).identity
     noted = config.get("identity")

@@ -43,8 +43,9 @@ def describe(config: RunConfig) -> dict[str, Any]:
         "experiment": config.experiment,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if config.method_file:
-        where["method_file"] = str(config.method_file.path)
+    for name in ("method_file", "stream_file"):
+        if file := getattr(config, name):
+            where[name] = str(file.path)
     return config.what() | where | notes
 
 

@@ -15,6 +15,7 @@ from onpro.data import find, load
 from onpro.data.imageset import ImageSet
 from onpro.errors import UserError
 from onpro.methods import Context, method
+from onpro.nn import float32_by_default
 from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
@@ -111,6 +112,7 @@ def make_stream(
     )
 
 
+@float32_by_default()
 def prepare(config: RunConfig, data: ImageSet | None = None) -> Trainer:
     """Build the trainer of a run, on data that are loaded unless given; write nothing."""
     kind = method(config.method)
@@ -162,6 +164,7 @@ def run(config: RunConfig, out: Path, **how: Unpack[How]) -> Finished:
     return run_in(out / config.folder, config, **how)
 
 
+@float32_by_default()
 def run_in(folder: Path, config: RunConfig, **how: Unpack[How]) -> Finished:
     """Train one run and save it in a folder; see `running`."""
     with deterministic_mode(pick_device(config.device), config.deterministic):

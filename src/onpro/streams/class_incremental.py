@@ -91,13 +91,11 @@ class ClassIncremental:
 
         random = Random(derive_seed(seed, f"stream/{kind.name}"))
         arrivals = kind.arrivals(train_labels.tolist(), task_of.tolist(), random)
-        times = torch.as_tensor(arrivals, dtype=torch.float64)
+        times = _times(kind, arrivals, len(train_labels), tasks)
         schedule = _arrival_order(times, _generator("images", seed))
         self.num_images = len(schedule)
         if kind.has_tasks:
             sizes = torch.bincount(times[schedule].long(), minlength=tasks).tolist()
-            if len(sizes) > tasks:
-                raise ValueError(f"{kind} has images in task {len(sizes)} of {tasks}")
             for task, size in enumerate(sizes):
                 if not size:
                     raise UserError(
@@ -228,6 +226,25 @@ def _require_cues_of_tasks(kind: StreamKind, task_classes: Sequence[Sequence[int
             )
 
 
+def _times(kind: StreamKind, arrivals: Sequence[float], count: int, tasks: int) -> Tensor:
+    """Return the times of arrival as a tensor; raise UserError if they cannot be ones."""
+    said = f"arrivals of the stream {kind.name} must return a number for each of {count} images"
+    try:
+        times = torch.as_tensor(arrivals, dtype=torch.float64)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"{said}: {error}.") from error
+    if times.shape != (count,):
+        raise UserError(f"{said}, not {counted(times.numel(), 'number')}.")
+    known = times[~times.isnan()]
+    if kind.has_tasks and len(known) and not (known.min() >= 0 and known.max() < tasks):
+        wrong = known.min() if known.min() < 0 else known.max()
+        raise UserError(
+            f"the stream {kind.name} has an image at the time {wrong:g}: {tasks} tasks take the "
+            f"times from 0 to below {tasks}."
+        )
+    return times
+
+
 def _class_order(order: ClassOrder, count: int, seed: int) -> tuple[int, ...]:
     """Return the class indices of the data set in order of arrival."""
     if isinstance(order, str):
@@ -289,7 +306,10 @@ def _fractions(steps: int, count: int, what: str) -> list[int]:
     if count < 0:
         raise UserError(f"the number of {what} must be at least 0, not {count}.")
     if count > steps:
-        raise UserError(f"{count} {what} are too many for a stream of {counted(steps, 'step')}.")
+        raise UserError(
+            f"{count} {what} are too many for a stream of {counted(steps, 'step')}: take fewer, or "
+            "smaller batches."
+        )
     return [(k + 1) * steps // count for k in range(count)]
 
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
+from inspect import isabstract
 from random import Random
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from onpro.errors import UserError, unknown
-from onpro.validation import RESERVED, accepted, described, fits
+from onpro.user_file import choose, load, split_file
+from onpro.validation import accepted, described, fits, require_options
 
 ENTRY_POINTS = "onpro.streams"
 """Entry-point group of third-party kinds: each names a module that calls `register`."""
@@ -116,9 +118,9 @@ def register(name: str, description: str) -> Callable[[type[K]], type[K]]:
         known = _kinds.get(name, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise ValueError(f"the stream {name!r} is already registered")
-        taken = sorted(RESERVED & {field.name for field in fields(cls)})
-        if taken:
-            raise ValueError(f"{cls.__qualname__} cannot have a setting {taken[0]!r}: rename it")
+        require_options(cls, StreamKind)
+        if isabstract(cls):
+            raise TypeError(f"{cls.__qualname__} does not define arrivals")
         cls.name, cls.description = name, description
         _kinds[name] = cls
         return cls
@@ -133,7 +135,14 @@ def stream_kinds() -> dict[str, type[StreamKind]]:
 
 
 def find_kind(name: str) -> type[StreamKind]:
-    """Return the class of a kind."""
+    """Return the class of a kind, named or in a file: `./late.py`, `./late.py:NAME` of several."""
+    if parts := split_file(name):
+        path, chosen = parts
+        found = load(path, "stream", stream_kinds)
+        known = choose(path, chosen, "stream", found)
+        if known is None:
+            raise unknown(f"stream in {path}", chosen, found)
+        return found[known]
     kinds = stream_kinds()
     if name not in kinds:
         raise unknown("stream", name, kinds)

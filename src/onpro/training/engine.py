@@ -32,7 +32,9 @@ def pick_engine(name: Literal["auto"] | Engine, device: torch.device) -> Engine:
     if name == "auto":
         return "graph" if device.type == "cuda" else "eager"
     if name == "graph" and device.type != "cuda":
-        raise UserError(f"--engine graph needs a GPU, and the run is on the {device.type}.")
+        raise UserError(
+            f"--engine graph needs a GPU, and the run is on the {device.type}: take auto or eager."
+        )
     return name
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.methods.registry import AnyMethod
+from onpro.nn import float32_by_default
 from onpro.streams import Benchmark, ClassIncremental
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine
@@ -80,6 +81,7 @@ class Trainer:
         self.elapsed_seconds = 0.0
         self.shared_by = 1
 
+    @float32_by_default()
     def run(self) -> None:
         """Train on the rest of the stream."""
         with deterministic_mode(self.method.context.device, self.deterministic):

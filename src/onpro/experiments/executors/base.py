@@ -179,12 +179,12 @@ def _start(queue: _Queue, executor: Executor) -> Iterator[RunEvent]:
             if is_held(request.final_folder):
                 queue.waiting.append(attempt.later())
                 continue
-        if request.config.method_file:
-            try:
-                request.config.method_file.require()  # a worker imports it too
-            except UserError as error:
-                yield RunEvent("failed", request, JobResult("failed", str(error)))
-                continue
+        try:
+            for file in request.config.user_files:
+                file.require()  # a worker imports it too
+        except UserError as error:
+            yield RunEvent("failed", request, JobResult("failed", str(error)))
+            continue
         job = executor.start(request, alone=attempt.number > 1)
         queue.under_way.append((attempt, job))
         room -= 1
