@@ -210,3 +210,12 @@ def test_a_job_that_slurm_refuses_fails_its_run_alone(sbatch: Path, tmp_path: Pa
     (failed,) = [event for event in events if event.kind == "failed"]
     assert failed.reason.startswith("SLURM refused its job: ")
     assert "invalid partition specified" in failed.reason
+
+
+def test_a_folder_that_cannot_be_written_fails_the_run_alone(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with closing(Slurm(cluster="local")) as executor:
+        (job,) = (executor.start(one) for one in requests([CONFIG], tmp_path / "runs"))
+    result = job.result()
+    assert result is not None
+    assert result.reason.startswith("SLURM refused its job: ")
