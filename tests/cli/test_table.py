@@ -333,6 +333,18 @@ def test_a_calibration_estimates_what_was_never_run(onpro: Command, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_that_cannot_be_timed_stops_no_other(onpro: Command, tmp_path: Path) -> None:
+    grid = 'method = ["er", "agem"]\ndata = "tiny"\nmemory = 20\nevaluations = [0, 1000]'
+    (tmp_path / "sweep.toml").write_text(f"[[runs]]\n{grid}\nseeds = 2")
+    answer = onpro("sweep", "sweep.toml", "--dry-run", "--calibrate", "--device", "cpu")
+    assert answer.status == 0
+    told = [line for line in answer.err.splitlines() if line.startswith("not timed: ")]
+    assert len(told) == 2, "once for each kind of run"
+    assert "1000 evaluations are too many" in told[0]
+    assert "time left for 4 of 8 runs: " in answer.out
+    assert "--calibrate" not in answer.out
+
+
 def test_on_a_terminal_one_table_shows_all_runs(
     onpro: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
