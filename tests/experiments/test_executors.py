@@ -506,13 +506,13 @@ def test_stopping_saves_what_was_trained(tmp_path: Path, make: Make) -> None:
 @pytest.mark.parametrize("make", [Local, crew])
 def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Make) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
-    defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
     with closing(make(3)) as executor:
         events = list(execute(requests([broken, defect, CONFIG], tmp_path), executor))
     reasons = {e.request.config.hash: e.reason for e in events if e.kind == "failed" and e.request}
     assert "are too small for the encoder" in reasons[broken.hash]
     log = tmp_path / f"{defect.folder}.log"
-    assert "TypeError: " in reasons[defect.hash]
+    assert "KeyError: 'fp8'" in reasons[defect.hash]
     assert reasons[defect.hash].endswith(f"see {log}.")
     assert "Traceback" in log.read_text()
     assert finished(CONFIG, tmp_path) is not None

@@ -74,13 +74,13 @@ def test_runs_in_jobs_equal_runs_in_this_process(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
-    defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
     with closing(Slurm(cluster="local")) as executor:
         events = list(execute(requests([broken, defect], tmp_path), executor))
     assert sorted(kinds(events)) == ["failed"] * 2 + ["started"] * 2
     reasons = " ".join(event.reason for event in events)
     assert "are too small for the encoder" in reasons
-    assert "TypeError: " in reasons
+    assert "KeyError: 'fp8'" in reasons
     assert f"see {tmp_path / defect.folder}.log." in reasons
 
 
