@@ -30,7 +30,7 @@ from onpro.experiments.executors import (
     local,
     requests,
 )
-from onpro.experiments.executors.worker import attempt
+from onpro.experiments.executors.worker import LOG_BEGINS, attempt
 from onpro.methods import settings_for
 from onpro.runs import Interrupted, RunConfig, finished, run
 from onpro.runs.files import locked
@@ -516,6 +516,22 @@ def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Mak
     assert reasons[defect.hash].endswith(f"see {log}.")
     assert "Traceback" in log.read_text()
     assert finished(CONFIG, tmp_path) is not None
+
+
+def test_the_log_of_a_defect_is_removed_but_no_file_of_the_user(tmp_path: Path) -> None:
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
+    other = replace(CONFIG, seed=1)
+    mine = [tmp_path / f"{config.folder}.log" for config in (CONFIG, defect)]
+    stale = tmp_path / f"{other.folder}.log"
+    for path in mine:
+        path.write_text("my notes")
+    stale.write_text(f"{LOG_BEGINS}Traceback")
+    with closing(Local(1)) as executor:
+        events = list(execute(requests([CONFIG, defect, other], tmp_path), executor))
+    assert [path.read_text() for path in mine] == ["my notes"] * 2
+    assert not stale.exists()
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert "Traceback" in failed.result.output
 
 
 @pytest.mark.parametrize(("threads", "slots"), [(None, 8), (1, 8), (3, 2), (8, 1), (32, 1)])
