@@ -7,7 +7,6 @@ import multiprocessing
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,19 +26,12 @@ from tests.cli.conftest import Command
 from tests.tiny_runs import ER as TINY
 from tests.tiny_runs import sealed
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMOKE = [
     "table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20",
     "--seeds", "2", "--limit-per-class", "8", "--device", "cpu", "--out", "out",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Equal numbers of threads give equal results, here and in a process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import multiprocessing.connection
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -38,6 +38,8 @@ from onpro.runs.runner import last
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting, sealed
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
 """Some seconds long, so that it can be disturbed."""
@@ -115,15 +117,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_EVERY", "LOOK_AGAIN"):
         monkeypatch.setitem(execute.__globals__, name, 0.01)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Equal numbers of threads give equal results, here and in a process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def seeds(number: int) -> list[RunConfig]:

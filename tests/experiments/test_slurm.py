@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from onpro.cli.training import make_executor
 from onpro.experiments.executors import RunEvent, execute, requests, slurm
 from onpro.experiments.executors.slurm import Attempt, Slurm, SlurmJob
 from onpro.runs import RunConfig, finished, run
-from onpro.runs.threads import cpu_threads
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting
@@ -29,11 +27,9 @@ SLOW = replace(CONFIG, limit_per_class=None, batch_size=1, tasks=6)
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _impatient(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     monkeypatch.setattr(slurm, "LOOK_EVERY", 0.05)
     monkeypatch.setattr(slurm, "RESULT_WITHIN", 0.1)
-    with cpu_threads(1):
-        yield
 
 
 def plain(config: RunConfig, out: Path) -> dict[str, Any]:
