@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from onpro.methods import Terms
+from onpro.runs.threads import cpu_threads
 from onpro.streams import Batch
 from onpro.training import trainer
 from onpro.training.stepper import Stepper
@@ -40,6 +41,13 @@ def _untouched_global_randomness() -> Iterator[None]:
     before = torch.random.get_rng_state()
     yield
     assert torch.equal(before, torch.random.get_rng_state()), "the global random state was used"
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Equal numbers of threads give equal results, here and in a process."""
+    with cpu_threads(1):
+        yield
 
 
 class StepClock:

@@ -1,7 +1,7 @@
 """What `onpro bench` measures is what it says; the training loop costs next to nothing."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -252,21 +252,13 @@ def test_ratios_are_shown_where_engines_are_compared() -> None:
     assert "| er | 20 | 2 | graph | 17% |" in shown
 
 
-@pytest.fixture
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def cpu_seconds(act: Callable[[], None]) -> float:
     began = time.process_time()
     act()
     return time.process_time() - began
 
 
-@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.usefixtures("one_thread")
 def test_the_training_loop_adds_little_to_the_steps_themselves(tmp_path: Path) -> None:
     """Stream, log and looking for the end of a task, against bare steps on ready batches.
 

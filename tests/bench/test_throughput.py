@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onpro.experiments.executors import Local, cores, execute, requests
+from onpro.data.workers import cores
+from onpro.experiments.executors import Local, execute, requests
 from onpro.methods import settings_for
 from onpro.runs import RunConfig
 

@@ -40,7 +40,7 @@ def folder_run(birds: Path) -> RunConfig:
 
 @pytest.mark.thorough
 def test_both_ways_train_the_same_network(birds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cpus", lambda: 3)
+    monkeypatch.setattr(workers, "cores", lambda: 3)
     monkeypatch.setattr(workers, "WORTH_A_WORKER", 30)
     trained = []
     for limit in ("1", "0"):

@@ -3,13 +3,17 @@
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from onpro.cli.live import Bar
+from onpro.cli.live import Bar, Live
+from onpro.data.progress import showing
+from onpro.experiments.executors import RunEvent, RunRequest
 from onpro.methods import settings_for
 from onpro.runs import RunConfig, prepare
 from onpro.training import EvaluationEvent, StepEvent, Trainer
+from tests.tiny_runs import ER
 
 TERMS = {"a_rather_long_term": 1.0, "another_long_term": 2.0, "[red]": 3.0}
 
@@ -61,3 +65,19 @@ def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> No
 def test_after_a_task_the_next_is_named(drawn: Drawn, over: int, shown: str) -> None:
     evaluated = EvaluationEvent(12, over, [50.0], 1.0, 1.0, 1.0)
     assert shown in drawn(lambda bar: bar.on_evaluation(evaluated))
+
+
+def test_names_in_brackets_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("onpro.cli.live.REFRESH_EVERY", 0.0)
+    run = RunRequest(tmp_path / "my [best] run", ER)
+    with Live([run]) as live:
+        live.show(RunEvent("waiting"))
+    assert "my [best] run" in capsys.readouterr().err
+    with showing("listing images[/of birds]", 2) as advance:
+        advance(2)
+    assert "images[/of birds]" in capsys.readouterr().err

@@ -92,6 +92,15 @@ def test_several_seeds_are_a_list_and_a_summary(onpro: Command) -> None:
     assert "95 % interval" in answer.err
 
 
+def test_several_seeds_are_a_list_also_if_all_but_one_fail(onpro: Command, tmp_path: Path) -> None:
+    alone = result(onpro("run", "er", *TINY, "--seed", "1", "--json"))
+    for file in (folder := tmp_path / alone["run"]).iterdir():
+        file.rename(folder / f"{file.name}.txt")
+    answer = onpro("run", "er", *TINY, "--seeds", "2", "--json")
+    assert (answer.status, [run["seed"] for run in json.loads(answer.out)]) == (1, [0])
+    assert "is not the folder of a run" in answer.err
+
+
 def test_a_finished_run_is_not_run_again_unless_asked(onpro: Command, tmp_path: Path) -> None:
     command = ["run", "er", *TINY, "--json"]
     first = result(onpro(*command))

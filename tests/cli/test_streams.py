@@ -9,10 +9,13 @@ import pytest
 from PIL import Image
 
 from onpro.errors import UserError
+from onpro.experiments.grouping import found
 from onpro.experiments.plan import Place, plan
 from onpro.experiments.sweep import read_sweep
 from onpro.figures import draw_streams
 from onpro.figures.arrivals import shares
+from onpro.reports import by_stream
+from onpro.runs import read_runs
 from onpro.streams import (
     Blurry,
     ClassIncremental,
@@ -145,6 +148,23 @@ def test_methods_are_shown_against_streams(onpro: Command) -> None:
     assert lines[4] == "| anytime, % | disjoint | blurry | random |"
     assert lines[2].startswith("| er, limit_per_class=8 | ")
     assert lines[-1] == "tiny, M = 20: mean ± standard deviation in percent; seeds: 0."
+
+
+def test_of_runs_that_differ_in_their_evaluations_most_are_shown(onpro: Command) -> None:
+    for more in (["--seeds", "3"], ["--seed", "3", "--evaluations", "4"]):
+        assert onpro(*RUN, "--stream", "blurry", *more).status == 0
+    experiments = found(read_runs([Path("runs")]))
+    for order in (experiments, experiments[::-1]):
+        accuracy, empty = by_stream(order).splitlines()[2:4]
+        assert ("±" in accuracy, empty) == (True, "")
+
+
+def test_streams_of_other_precisions_are_told_apart(onpro: Command) -> None:
+    for precision in ("fp32", "bf16"):
+        assert onpro(*RUN, "--stream", "blurry", "--precision", precision).status == 0
+    lines = onpro("report", "runs", "--streams").out.splitlines()
+    names = {line.split(" | ")[0] for line in lines[2:4]}
+    assert names == {"| er, limit_per_class=8, fp32", "| er, limit_per_class=8, bf16"}
 
 
 @pytest.mark.parametrize("kind", list(stream_kinds()))

@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.sweep import read_sweep
 from onpro.runs import run
 from tests.cli.conftest import Command
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
@@ -32,15 +32,6 @@ method = "er"
 memory = [20, 40]
 settings.learning_rate = [0.05, 0.1]
 """
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Equal numbers of threads give equal results, here and in a process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def results(out: Path) -> dict[str, int]:

@@ -7,7 +7,6 @@ import multiprocessing
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,19 +26,12 @@ from tests.cli.conftest import Command
 from tests.tiny_runs import ER as TINY
 from tests.tiny_runs import sealed
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMOKE = [
     "table", "table1", "--data", "tiny", "--methods", "er", "--memory", "20",
     "--seeds", "2", "--limit-per-class", "8", "--device", "cpu", "--out", "out",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Equal numbers of threads give equal results, here and in a process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -331,6 +323,18 @@ def test_a_calibration_estimates_what_was_never_run(onpro: Command, tmp_path: Pa
     assert answer.status == 0
     assert "unknown" not in answer.out
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_cannot_be_timed_stops_no_other(onpro: Command, tmp_path: Path) -> None:
+    grid = 'method = ["er", "agem"]\ndata = "tiny"\nmemory = 20\nevaluations = [0, 1000]'
+    (tmp_path / "sweep.toml").write_text(f"[[runs]]\n{grid}\nseeds = 2")
+    answer = onpro("sweep", "sweep.toml", "--dry-run", "--calibrate", "--device", "cpu")
+    assert answer.status == 0
+    told = [line for line in answer.err.splitlines() if line.startswith("not timed: ")]
+    assert len(told) == 2, "once for each kind of run"
+    assert "1000 evaluations are too many" in told[0]
+    assert "time left for 4 of 8 runs: " in answer.out
+    assert "--calibrate" not in answer.out
 
 
 def test_on_a_terminal_one_table_shows_all_runs(

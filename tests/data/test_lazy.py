@@ -44,7 +44,7 @@ def both(birds: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ImageSet, ImageS
 def test_both_ways_give_the_same_data(
     birds: Path, cpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "cpus", lambda: cpus)
+    monkeypatch.setattr(workers, "cores", lambda: cpus)
     monkeypatch.setattr(workers, "WORTH_A_WORKER", 40)
     in_memory, as_needed = both(birds, monkeypatch)
     assert as_needed.classes == in_memory.classes

@@ -73,7 +73,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
         found.append(subprocess.Popen(*given, **options))
         return found[-1]
 
-    monkeypatch.setattr(workers, "cpus", lambda: 3)
+    monkeypatch.setattr(workers, "cores", lambda: 3)
     monkeypatch.setattr(workers, "WORTH_A_WORKER", 32)
     monkeypatch.setattr(workers, "Popen", popen)
     return found
@@ -227,7 +227,7 @@ def test_few_images_or_a_single_core_need_no_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert [numbers(p) for p in decoded(images, in_batches(0, 31, 8))] == in_batches(0, 31, 8)
-    monkeypatch.setattr(workers, "cpus", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     assert [numbers(p) for p in decoded(images, in_batches(0, 100, 9))] == in_batches(0, 100, 9)
     assert not started
 
@@ -269,7 +269,7 @@ class Images:
     def encoded(self, index):
         return Encoded(f"{sys.argv[1]}/{index}.png", "")
 
-workers.cpus = lambda: 3
+workers.cores = lambda: 3
 workers.WORTH_A_WORKER = 32
 batches = workers.decoded(Images(), [[k] for k in range(100)])
 next(batches), next(batches)  # one of each worker

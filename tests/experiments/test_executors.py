@@ -6,7 +6,7 @@ import multiprocessing.connection
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ from onpro.experiments.executors import (
     local,
     requests,
 )
-from onpro.experiments.executors.worker import attempt
+from onpro.experiments.executors.worker import LOG_BEGINS, attempt
 from onpro.methods import settings_for
 from onpro.runs import Interrupted, RunConfig, finished, run
 from onpro.runs.files import locked
@@ -38,6 +38,8 @@ from onpro.runs.runner import last
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting, sealed
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SLOW = replace(CONFIG, limit_per_class=None, batch_size=2)
 """Some seconds long, so that it can be disturbed."""
@@ -115,15 +117,6 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_EVERY", "LOOK_AGAIN"):
         monkeypatch.setitem(execute.__globals__, name, 0.01)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Equal numbers of threads give equal results, here and in a process."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def seeds(number: int) -> list[RunConfig]:
@@ -506,16 +499,32 @@ def test_stopping_saves_what_was_trained(tmp_path: Path, make: Make) -> None:
 @pytest.mark.parametrize("make", [Local, crew])
 def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path, make: Make) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
-    defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
     with closing(make(3)) as executor:
         events = list(execute(requests([broken, defect, CONFIG], tmp_path), executor))
     reasons = {e.request.config.hash: e.reason for e in events if e.kind == "failed" and e.request}
     assert "are too small for the encoder" in reasons[broken.hash]
     log = tmp_path / f"{defect.folder}.log"
-    assert "TypeError: " in reasons[defect.hash]
+    assert "KeyError: 'fp8'" in reasons[defect.hash]
     assert reasons[defect.hash].endswith(f"see {log}.")
     assert "Traceback" in log.read_text()
     assert finished(CONFIG, tmp_path) is not None
+
+
+def test_the_log_of_a_defect_is_removed_but_no_file_of_the_user(tmp_path: Path) -> None:
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
+    other = replace(CONFIG, seed=1)
+    mine = [tmp_path / f"{config.folder}.log" for config in (CONFIG, defect)]
+    stale = tmp_path / f"{other.folder}.log"
+    for path in mine:
+        path.write_text("my notes")
+    stale.write_text(f"{LOG_BEGINS}Traceback")
+    with closing(Local(1)) as executor:
+        events = list(execute(requests([CONFIG, defect, other], tmp_path), executor))
+    assert [path.read_text() for path in mine] == ["my notes"] * 2
+    assert not stale.exists()
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert "Traceback" in failed.result.output
 
 
 @pytest.mark.parametrize(("threads", "slots"), [(None, 8), (1, 8), (3, 2), (8, 1), (32, 1)])

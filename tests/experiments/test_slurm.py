@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from onpro.cli.training import make_executor
 from onpro.experiments.executors import RunEvent, execute, requests, slurm
 from onpro.experiments.executors.slurm import Attempt, Slurm, SlurmJob
 from onpro.runs import RunConfig, finished, run
-from onpro.runs.threads import cpu_threads
 from onpro.training.checkpoint import Checkpoints
 from tests.tiny_runs import ER as CONFIG
 from tests.tiny_runs import lasting
@@ -29,11 +27,9 @@ SLOW = replace(CONFIG, limit_per_class=None, batch_size=1, tasks=6)
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _impatient(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     monkeypatch.setattr(slurm, "LOOK_EVERY", 0.05)
     monkeypatch.setattr(slurm, "RESULT_WITHIN", 0.1)
-    with cpu_threads(1):
-        yield
 
 
 def plain(config: RunConfig, out: Path) -> dict[str, Any]:
@@ -74,13 +70,13 @@ def test_runs_in_jobs_equal_runs_in_this_process(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_mistake_and_a_defect_are_told_in_a_sentence(tmp_path: Path) -> None:
     broken = replace(CONFIG, settings=replace(CONFIG.settings, encoder="resnet18-imagenet"))
-    defect = replace(CONFIG, limit_per_class="x")  # type: ignore[arg-type] # on purpose
+    defect = replace(CONFIG, precision="fp8")  # type: ignore[arg-type] # on purpose
     with closing(Slurm(cluster="local")) as executor:
         events = list(execute(requests([broken, defect], tmp_path), executor))
     assert sorted(kinds(events)) == ["failed"] * 2 + ["started"] * 2
     reasons = " ".join(event.reason for event in events)
     assert "are too small for the encoder" in reasons
-    assert "TypeError: " in reasons
+    assert "KeyError: 'fp8'" in reasons
     assert f"see {tmp_path / defect.folder}.log." in reasons
 
 
@@ -210,3 +206,12 @@ def test_a_job_that_slurm_refuses_fails_its_run_alone(sbatch: Path, tmp_path: Pa
     (failed,) = [event for event in events if event.kind == "failed"]
     assert failed.reason.startswith("SLURM refused its job: ")
     assert "invalid partition specified" in failed.reason
+
+
+def test_a_folder_that_cannot_be_written_fails_the_run_alone(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with closing(Slurm(cluster="local")) as executor:
+        (job,) = (executor.start(one) for one in requests([CONFIG], tmp_path / "runs"))
+    result = job.result()
+    assert result is not None
+    assert result.reason.startswith("SLURM refused its job: ")

@@ -97,6 +97,34 @@ def test_settings_are_a_grid_too(tmp_path: Path) -> None:
     assert names(found)[0] == "onpro, learning_rate=0.001, rotations=1, mixup=False"
 
 
+def test_a_default_that_is_written_out_makes_no_other_experiment(tmp_path: Path) -> None:
+    found = sweep(
+        tmp_path,
+        """
+        [common]
+        method = "er"
+
+        [[runs]]
+        seeds = 2
+
+        [[runs]]
+        seeds = [1, 4]
+        tasks = 5
+        settings = { learning_rate = 0.1 }
+
+        [[runs]]
+        settings = { learning_rate = 1 }
+
+        [[runs]]
+        settings = { learning_rate = 1.0 }
+        """,
+    )
+    assert [(dict(one.settings), one.seeds) for one in found] == [
+        ({}, (0, 1, 4)),
+        ({"learning_rate": 1.0}, (0,)),
+    ]
+
+
 def test_pairs_of_numbers_can_be_a_grid(tmp_path: Path) -> None:
     text = '[[runs]]\nmethod = "onpro"\nsettings = { betas = [[0.9, 0.99], [0.9, 0.999]] }'
     assert [dict(e.settings)["betas"] for e in sweep(tmp_path, text)] == [(0.9, 0.99), (0.9, 0.999)]

@@ -145,6 +145,14 @@ def test_nothing_to_compare_is_a_mistake(out: Path, capsys: pytest.CaptureFixtur
     assert "nothing to compare" in capsys.readouterr().err
 
 
+def test_a_leaderboard_without_entries_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(tmp_path, result(recipe="without-ope"))
+    assert main(["report", str(tmp_path), "--leaderboard"]) == 2
+    assert "none of these runs is in a leaderboard" in capsys.readouterr().err
+
+
 def test_a_page_shows_the_networks_that_were_kept(tmp_path: Path) -> None:
     scr = replace(ER, method="scr", settings=settings_for("scr", "tiny"))
     for config in (ER, replace(ER, seed=1), scr):

@@ -5,6 +5,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pytest
 
 from onpro.errors import UserError
@@ -147,11 +148,12 @@ def test_what_is_computed_is_plain_values() -> None:
         ({"memory": 9}, "smaller than a batch of 10"),
         ({"seed": -1}, "at least 0"),
         ({"seed": 2**63}, "below 2\\^63"),
+        ({"batch_size": 10.0}, r"the batch size must be a whole number, not 10\.0\."),
     ],
 )
-def test_what_cannot_work_is_refused(values: dict[str, int], sentence: str) -> None:
+def test_what_cannot_work_is_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        replace(CONFIG, **values)  # type: ignore[arg-type] # only numbers
+        replace(CONFIG, **values)
 
 
 def test_a_folder_of_images_is_known_by_where_it_is(
@@ -181,6 +183,12 @@ def test_an_integer_is_the_float_it_stands_for() -> None:
     one, same = (replace(CONFIG, settings=OnProSettings(learning_rate=rate)) for rate in (1, 1.0))
     assert one.identity == same.identity
     assert one == same
+
+
+def test_a_whole_number_of_numpy_is_that_of_python() -> None:
+    plain: dict[str, Any] = {"seed": 3, "memory": 200, "tasks": 2}
+    of_numpy: dict[str, Any] = {name: np.int32(value) for name, value in plain.items()}
+    assert replace(CONFIG, **of_numpy).identity == replace(CONFIG, **plain).identity
 
 
 def test_the_experiment_is_what_is_computed_but_for_the_seed() -> None:

@@ -158,10 +158,8 @@ class Live(_Shown):
         from rich.console import Console
         from rich.live import Live as RichLive
 
-        self._table_view = RichLive(
-            get_renderable=self._table, console=Console(stderr=True), auto_refresh=False
-        )
-        return self._table_view
+        console = Console(stderr=True, markup=False)  # a folder may have brackets in its name
+        return RichLive(get_renderable=self._table, console=console, auto_refresh=False)
 
     def show(self, event: RunEvent) -> None:
         """Show an event."""

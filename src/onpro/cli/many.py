@@ -58,6 +58,8 @@ def carry_out(
     with closing(make_executor(execution, compute.device, side)) as executor:
         place = place_of(executor, compute, execution.on)
         planned = _possible(plan(wanted, options.out, place), what)
+        if options.calibrate:
+            planned = _possible(_with_data(planned, place), what)
         if options.dry_run:
             threads = execution.threads or THREADS
             _print_plan(planned, options, threads=threads, slots=executor.slots())
@@ -105,7 +107,8 @@ def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int
     left = planned.left()
     if options.calibrate:
         with cpu_threads(threads):
-            estimates.calibrate(left)
+            for run, problem in estimates.calibrate(left).items():
+                print(f"not timed: {visible(f'{run}: {problem}')}", file=sys.stderr)
 
     def seconds(config: RunConfig) -> float | None:
         return estimates.seconds(config, planned.out)
@@ -114,18 +117,21 @@ def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int
         _print_states(planned, seconds)
         print(_counts(planned))
         if left:
-            print(_time_left(left, estimates, planned.out, slots))
+            hint = "" if options.calibrate else "--calibrate estimates"
+            print(_time_left(left, estimates, planned.out, slots, hint))
     else:
         print(render(plan_records(planned, seconds), PLAN, options.format))
     _say_problems(planned)
 
 
-def _time_left(left: Sequence[RunConfig], estimates: Estimates, out: Path, slots: int) -> str:
+def _time_left(
+    left: Sequence[RunConfig], estimates: Estimates, out: Path, slots: int, hint: str
+) -> str:
     """Return a sentence on the time of runs, of those whose time is known."""
     times = [estimates.seconds(config, out) for config in left]
     known = [time for time in times if time is not None]
     if not known:
-        return "time left: unknown (--calibrate estimates it)"
+        return f"time left: unknown ({hint} it)" if hint else "time left: unknown"
     total = sum(known)
     of = f" for {len(known)} of {len(left)} runs" if len(known) < len(left) else ""
     at_once = f"about {duration(total / slots)} with {slots} at once"
@@ -133,8 +139,8 @@ def _time_left(left: Sequence[RunConfig], estimates: Estimates, out: Path, slots
     notes = []
     if estimates.hardware:
         notes.append(f"estimated from runs on {', '.join(sorted(estimates.hardware))}")
-    if of:
-        notes.append("--calibrate estimates the others")
+    if of and hint:
+        notes.append(f"{hint} the others")
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 

@@ -175,6 +175,11 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
         return by_stream(experiments)
     if options.leaderboard:
         entered = entries(experiments)
+        if not entered:
+            raise UserError(
+                "none of these runs is in a leaderboard, which has neither ablations nor settings "
+                "given by hand."
+            )
         table = leaderboard(entered, kind)
         if kind not in ("text", "markdown"):
             return table

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -177,7 +177,7 @@ def train_and_show(
     reasons = {result.reason for result in failures.values() if result.kind == "failed"}
     if len(failures) == len(runs) and len(reasons) == 1:
         raise UserError(*reasons)
-    show([run for run in runs if run.final_folder not in failures], as_json=as_json)
+    show(runs, failures, as_json=as_json)
     return say_failures(failures)
 
 
@@ -199,13 +199,17 @@ def _finished(folder: Path, config: RunConfig) -> Finished | None:
     return finished(config, folder.parent)
 
 
-def show(runs: Sequence[RunRequest], *, as_json: bool) -> None:
-    """Print finished runs; as JSON on standard output, one run as an object, several as a list."""
-    done = list(filter(None, (_finished(run.final_folder, run.config) for run in runs)))
+def show(runs: Sequence[RunRequest], failures: Container[Path], *, as_json: bool) -> None:
+    """Print the runs that have not failed.
+
+    As JSON on standard output, one requested run is an object, several are a list.
+    """
+    there = [run for run in runs if run.final_folder not in failures]
+    done = list(filter(None, (_finished(run.final_folder, run.config) for run in there)))
     print_runs(done, sys.stderr if as_json else sys.stdout)
     if as_json:
         results: list[dict[str, Any]] = [{"run": str(r.folder), **r.result} for r in done]
-        print(json.dumps(results[0] if len(results) == 1 else results))
+        print(json.dumps(results[0] if results and len(runs) == 1 else results))
 
 
 def _repetitions_begun(folders: Sequence[Path]) -> str:

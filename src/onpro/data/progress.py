@@ -22,12 +22,13 @@ def showing(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """
     from rich.console import Console
     from rich.file_proxy import FileProxy
+    from rich.markup import escape
     from rich.progress import Progress
 
     # While another bar is shown, standard error is its proxy, which cannot show a second one.
     if sys.stderr.isatty() and not isinstance(sys.stderr, FileProxy):
         with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=total)
+            task = bar.add_task(escape(title), total=total)
             yield lambda steps: bar.advance(task, steps)
         return
     done, logged = 0, time.monotonic()

@@ -86,7 +86,7 @@ def decoded(
         An array that is valid until the next one is asked for.
     """
     sizes = [len(batch) for batch in batches]
-    workers = min(most_workers(cpus() - (not idle)), sum(sizes) // WORTH_A_WORKER)
+    workers = min(most_workers(cores() - (not idle)), sum(sizes) // WORTH_A_WORKER)
     if not workers:
         for batch in batches:
             yield _decoded_here(images, batch)
@@ -109,11 +109,11 @@ def decoded(
 def most_workers(free: int) -> int:
     """Return how many workers to start at most if so many CPUs are free for them."""
     has_sockets = hasattr(socket, "send_fds")  # not on Windows
-    return min(MOST_WORKERS, free) if has_sockets and cpus() > 1 else 0
+    return min(MOST_WORKERS, free) if has_sockets and cores() > 1 else 0
 
 
-def cpus() -> int:
-    """Return the number of CPUs that this process may use."""
+def cores() -> int:
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # only on Linux

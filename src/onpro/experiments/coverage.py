@@ -5,13 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment, Measure, Setup, Value
+from onpro.experiments.grouping import digest_of
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.statistics import Summary
 from onpro.experiments.tables import PaperTable, Row, paper_tables
 from onpro.nn import Precision
-from onpro.runs.config_file import parse_config
 
 TOLERANCE = 2.0
 """Points by which a mean may differ from the paper's and agree with it."""
@@ -81,7 +80,7 @@ def coverage(experiments: Iterable[Experiment]) -> list[Cell]:
     """
     found: dict[str, Experiment] = {}
     for one in sorted(experiments, key=lambda one: len(one.runs)):
-        digest = _digest(one)
+        digest = digest_of(one.runs[0])
         if digest:
             found[digest] = one
     cells = []
@@ -96,14 +95,6 @@ def coverage(experiments: Iterable[Experiment]) -> list[Cell]:
                 for (data, memory, measure), value in row.values.items()
             ]
     return cells
-
-
-def _digest(experiment: Experiment) -> str | None:
-    """Return the digest of an experiment, also of one that an older version has run."""
-    try:
-        return parse_config(experiment.runs[0].config).experiment
-    except UserError:
-        return None
 
 
 def _most_runs(found: dict[str, Experiment], setup: Setup) -> Experiment | None:

@@ -57,12 +57,24 @@ class Estimates:
         begun = progress(config, out)
         return max(0.0, fmean(self._seconds[known]) - (begun.seconds if begun else 0.0))
 
-    def calibrate(self, configs: Iterable[RunConfig]) -> None:
-        """Time a short stream for each kind of run that has not been timed."""
+    def calibrate(self, configs: Iterable[RunConfig]) -> dict[str, str]:
+        """Time a short stream for each kind of run that has not been timed.
+
+        Returns:
+            Why runs cannot be timed, by the folder of the first of each kind.
+        """
+        problems: dict[str, str] = {}
+        failed: set[Kind] = set()
         for config in configs:
             kinds = _kinds(config, config.device)
-            if not any(kind in self._seconds for kind in kinds):
+            if kinds[-1] in failed or any(kind in self._seconds for kind in kinds):
+                continue
+            try:
                 self._seconds[kinds[-1]] = [time_briefly(config)]
+            except UserError as error:
+                failed.add(kinds[-1])
+                problems[config.folder] = str(error)
+        return problems
 
 
 def time_briefly(config: RunConfig) -> float:

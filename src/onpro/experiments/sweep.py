@@ -36,12 +36,17 @@ DEFAULTS: dict[str, Any] = {
 
 
 def read_sweep(path: Path) -> list[Setup]:
-    """Return the experiments that a file asks for; equal ones are merged, with all their seeds."""
-    wanted: dict[Setup, tuple[int, ...]] = {}
+    """Return the experiments that a file asks for; equal ones are merged, with all their seeds.
+
+    A default that is written out makes no other experiment; a recipe has a row of its own.
+    """
+    wanted: dict[tuple[str, str | None], Setup] = {}
     for setup in _setups(TomlFile.read(path)):
-        same = replace(setup, seeds=())
-        wanted[same] = tuple(dict.fromkeys((*wanted.get(same, ()), *setup.seeds)))
-    return [replace(same, seeds=seeds) for same, seeds in wanted.items()]
+        key = next(configurations(setup, Place())).experiment, setup.recipe
+        first = wanted.setdefault(key, setup)
+        seeds = tuple(dict.fromkeys((*first.seeds, *setup.seeds)))
+        wanted[key] = replace(first, seeds=seeds)
+    return list(wanted.values())
 
 
 def _setups(file: TomlFile) -> Iterator[Setup]:

@@ -17,12 +17,13 @@ def by_stream(experiments: Sequence[Experiment]) -> str:
     """Return a Markdown table for each measure: a row for each method, a column for each stream.
 
     A cell is mean ± standard deviation over the runs. The first row has the highest mean of all
-    cells. Runs of versions that did not measure something are left out there.
+    cells. Runs of versions that did not measure something are left out there. Of experiments that
+    differ only in when they are evaluated, the one with the most runs is shown.
     """
     places = sorted({f"{one.data}, M = {one.memory}" for one in experiments})
     cells = {
         (_name(one, with_place=len(places) > 1), stream_name(configuration(one.runs[0]))): one
-        for one in experiments
+        for one in sorted(experiments, key=lambda one: len(one.runs))
     }
     order = {kind: number for number, kind in enumerate(stream_kinds())}
     found = sorted({stream for _, stream in cells})
@@ -44,14 +45,14 @@ def by_stream(experiments: Sequence[Experiment]) -> str:
 
 def _name(experiment: Experiment, *, with_place: bool) -> str:
     """Return the method and what was given by hand, but not the stream and when it is evaluated."""
-    method, recipe = experiment.method, experiment.recipe
     changed = [
         value
         for value in experiment.by_hand
         if value.partition("=")[0] not in ("stream", "evaluations")
     ]
     place = [experiment.data, f"M = {experiment.memory}"] if with_place else []
-    return ", ".join([f"{method} ({recipe})" if recipe else method, *changed, *place])
+    detail = [experiment.detail] if experiment.detail else []
+    return ", ".join([experiment.method_and_recipe, *changed, *detail, *place])
 
 
 def _cell(summary: Summary | None) -> str:

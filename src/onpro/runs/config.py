@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
+from operator import index
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, get_type_hints
 
@@ -87,6 +88,7 @@ class RunConfig:
             stream_file=file_of(type(self.stream)),
             data=located(self.data),  # known by what it is, from anywhere
             **{name: accepted(getattr(self, name), float) for name in ("validation", *SHORTCUT)},
+            **{name: self._whole(name) for name in WHOLE},
         )
         self._resolve_pretrained()
         if self.memory < 1:
@@ -115,6 +117,16 @@ class RunConfig:
         self.cue()  # refuses values that cannot work
         if not self.stream.announced:  # there is nothing to hide: the same run
             self._set(hide_boundaries=False)
+
+    def _whole(self, name: str) -> int | None:
+        """Return a whole number, also one of NumPy, as Python's."""
+        value = getattr(self, name)
+        try:
+            return None if value is None else index(value)
+        except TypeError:
+            raise UserError(
+                f"the {name.replace('_', ' ')} must be a whole number, not {value!r}."
+            ) from None
 
     def _set(self, **values: Any) -> None:
         """Replace values while a configuration is made."""
@@ -257,6 +269,12 @@ KEEPING = {"model", "task_networks", "probe", "probe_every"}
 
 PLACE = {"data_dir", "device", "engine", *KEEPING}
 """Fields that say where and how a run computes, and what it leaves behind, but not what."""
+
+WHOLE = (
+    *("memory", "seed", "evaluations", "tasks", "batch_size", "image_size"),
+    *("limit_per_class", "probe_every"),
+)
+"""Fields that are whole numbers, or None."""
 
 SHORTCUT = ("shortcut", "shortcut_size", "shortcut_strength")
 """Fields that say what cues are painted into training images."""

@@ -35,8 +35,13 @@ def fault(result: Any) -> str | None:
     unusable = [name for name, is_right in kinds.items() if not is_right(result[name])]
     if unusable:
         return f"result.json has an unusable value of {', '.join(unusable)}"
-    if "classes" in result and len(result["classes"]) != len(result["confusion"]):
-        return "result.json has not as many classes as rows of confusion"
+    by_class: dict[str, list[Any]] = {
+        "classes": [result["classes"]] if "classes" in result else [],
+        **{name: list(filter(None, result.get(name, ()))) for name in OVER_TIME},
+    }
+    for name, rows in by_class.items():
+        if any(len(row) != len(result["confusion"]) for row in rows):
+            return f"result.json has not as many classes in {name} as in confusion"
     return None
 
 
@@ -146,6 +151,9 @@ def _is_versions(value: Any) -> bool:
     )
 
 
+OVER_TIME = ("class_accuracy", "memory_content")
+"""Fields with a value of each class at each evaluation; a row is empty where it is unknown."""
+
 NEEDED: dict[str, Callable[[Any], bool]] = {
     "method": _is_text,
     "data": _is_text,
@@ -171,6 +179,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "recipe": lambda value: value is None or _is_text(value),
     "encoder_start": lambda value: value in ("scratch", "pretrained"),
     "encoder_sha256": _is_text,
+    "engine": _is_text,
     "classes": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
     "anytime_accuracy": _is_percentage,
     "last_accuracy": _is_percentage,

@@ -9,7 +9,7 @@ from onpro.experiments.executors.base import (
     execute,
     requests,
 )
-from onpro.experiments.executors.local import Local, cores
+from onpro.experiments.executors.local import Local
 
 __all__ = [
     "Executor",
@@ -18,7 +18,6 @@ __all__ = [
     "Local",
     "RunEvent",
     "RunRequest",
-    "cores",
     "execute",
     "requests",
 ]

@@ -16,6 +16,7 @@ from typing import Literal
 
 import torch
 
+from onpro.data.workers import cores
 from onpro.experiments.executors.base import JobResult, RunRequest
 from onpro.experiments.executors.worker import attempt, noted_signals
 from onpro.runs.runner import SharedImages
@@ -231,14 +232,6 @@ def _computes(device: torch.device) -> bool:
         return torch.ones(1, device=device).item() == 1
     except RuntimeError:
         return False
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # only on Linux
-        return os.cpu_count() or 1
 
 
 def fork_server() -> ForkServerContext | SpawnContext:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal
 
+from onpro.data.workers import cores
 from onpro.errors import UserError
 from onpro.experiments.executors.base import Job, JobResult, RunRequest
-from onpro.experiments.executors.local import cores
 from onpro.experiments.executors.worker import work
 from onpro.training.device import DeviceName
 

@@ -108,7 +108,7 @@ class Slurm:
 
     def close(self) -> None:
         """Remove what submitit leaves of finished jobs."""
-        for folder in self._folders:
+        for folder in filter(Path.is_dir, self._folders):
             for path in folder.iterdir():
                 if path.is_symlink() and not path.exists():
                     path.unlink()

@@ -21,6 +21,9 @@ from onpro.runs.weights_and_biases import WandbLog, going_on
 from onpro.training import Listener, Trainer, pick_device
 from onpro.training.device import deterministic_mode, keep_freed_memory
 
+LOG_BEGINS = "What a run of onpro printed before it failed:\n\n"
+"""Tells the file with the output of a run from one that the user has put there."""
+
 Stop = Callable[[], int | None]
 """Returns the number of the signal that asks a run to stop, None as long as none has come."""
 
@@ -131,7 +134,8 @@ def _with_output(
 ) -> Generator[None, int | None, JobResult]:
     """Run an attempt that may take turns with others, and add what it printed to its result.
 
-    After a defect that is in a file beside the folder of the run, which the result names.
+    After a defect that is in a file beside the folder of the run, which the result names, unless
+    the user has a file of that name.
     """
     printed = io.StringIO()
     runs: int | None = None
@@ -146,10 +150,12 @@ def _with_output(
             runs = yield
     output = printed.getvalue().strip()
     log = request.final_folder.with_name(f"{request.final_folder.name}.log")
-    log.unlink(missing_ok=True)
-    if result.kind != "defect":
+    own = not log.exists() or (log.is_file() and log.read_bytes().startswith(LOG_BEGINS.encode()))
+    if own:
+        log.unlink(missing_ok=True)
+    if result.kind != "defect" or not own:
         return replace(result, output=output)
-    log.write_text(output + "\n")
+    log.write_text(f"{LOG_BEGINS}{output}\n", encoding="utf-8")
     return replace(result, reason=f"{result.reason}; see {log}.")
 
 
