@@ -264,6 +264,8 @@ def _refusal(wrapper: type[Wrapper[Any]], base: type[AnyMethod]) -> str | None:
     shared = _names(base.settings_type) & _names(wrapper.settings_type) - _names(Settings)
     if shared:  # settings that both have of their own
         return f"which has its own {sorted(shared)[0].replace('_', ' ')}"
+    if issubclass(base, wrapper):
+        return "which has it already"
     return wrapper.refusal(base)
 
 
