@@ -132,6 +132,17 @@ def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_g
         torch.testing.assert_close(ours, expected)
 
 
+def test_a_memory_of_less_than_a_batch_is_not_reviewed() -> None:
+    """Not even by a step on no image, in which momentum would move the weights."""
+    method = learner("scr", review=True, momentum=0.9, projection=16)
+    for batch in batches(3):
+        stepper(method).step(batch)
+    before, forwards = deepcopy(method.network.state_dict()), watch(method)
+    stepper(method).finish_task()
+    assert not forwards
+    torch.testing.assert_close(method.network.state_dict(), before, rtol=0, atol=0)
+
+
 def test_no_review_unless_asked_for() -> None:
     method = learner("scr")
     for batch in batches(3):

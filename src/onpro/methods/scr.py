@@ -117,8 +117,8 @@ class SCR(Method[SCRSettings]):
             stored, size = len(self.memory), self.settings.replay_batch
             generator, device = self.random["memory"], self.context.device
             order = torch.randperm(stored, generator=generator, device=device)
-            for slots in order[: stored - stored % size].split(size):
-                replay = self.memory.take(slots)
+            for first in range(0, stored - size + 1, size):
+                replay = self.memory.take(order[first : first + size])
                 yield Batch(replay.images, replay.labels, task=None, classes=())
 
     def rehearse(self, stored: Batch) -> Terms:
