@@ -12,7 +12,7 @@ from onpro.methods.parts.added import PEER, AddedLoss, of_each
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
-SHARED = ("progress", "memory", "known", "task_steps")
+SHARED = ("progress", "memory", "known", "met", "task_steps")
 """Parts that both learners have in common."""
 
 
@@ -42,7 +42,7 @@ class Peers(AddedLoss[S]):
             replace(context, seed=derive_seed(context.seed, "peer"), memory=1),
         )
         for name in SHARED:
-            if hasattr(self, name):
+            if hasattr(peer, name):
                 setattr(peer, name, getattr(self, name))
         if self.same_start:
             peer.network.load_state_dict(self.network.state_dict())
