@@ -93,9 +93,8 @@ class SCR(Method[SCRSettings]):
         """One optimizer step on replayed and new images, once any are stored, then the memory."""
         terms: Terms = {}
         if not self.memory.is_empty:
-            old = self.sample_replay(self.settings.replay_batch)
-            images = torch.cat([old.images, self.normalise(batch.images)])
-            terms = self.terms(Labelled(images, torch.cat([old.labels, batch.labels])))
+            new = Labelled(self.normalise(batch.images), batch.labels)
+            terms = self.terms(self.sample_replay(self.settings.replay_batch).then(new))
             self.minimise(terms)
         self.remember(batch)
         return terms
