@@ -132,8 +132,6 @@ class Method(ABC, Generic[S]):
     """Whether `learn` minimises `added_terms` too, so that a wrapper can add to its loss."""
     has_plain_loss: ClassVar[bool] = False
     """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
-    stores_outputs: ClassVar[bool] = False
-    """Whether outputs of the network are stored with images."""
     memory_policy: Callable[..., Tensor] = staticmethod(reservoir_batch)
     """Decides which images `remember` keeps, see `onpro.memory.reservoir`."""
     remembers: ClassVar[bool] = False
