@@ -49,7 +49,9 @@ class AddedLoss(Wrapper[S]):
 
     def learn(self, batch: Batch) -> Terms:
         """Note the classes of the batch, also of one that nothing is added for, and learn it."""
-        self.met.meet(batch.labels)
+        for learner in self.learners:
+            if isinstance(learner, AddedLoss):
+                learner.met.meet(batch.labels)
         return super().learn(batch)  # type: ignore[safe-super] # of the wrapped method
 
     def replayed(self, old: Labelled | None) -> Labelled:

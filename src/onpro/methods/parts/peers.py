@@ -12,7 +12,7 @@ from onpro.methods.parts.added import PEER, AddedLoss, of_each
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
-SHARED = ("progress", "memory", "known", "met", "task_steps")
+SHARED = ("progress", "memory", "known", "task_steps")
 """Parts that both learners have in common."""
 
 
