@@ -215,6 +215,18 @@ def test_a_class_is_given_up_in_all_its_rotations() -> None:
     assert changed.nonzero().flatten().tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("name", ["er-kd", "icarl", "ocm", "pass"])
+def test_a_later_teacher_does_not_know_a_forgotten_class(name: str) -> None:
+    changes: dict[str, Any] = {"projection": 16, "rotations": 1} if name == "ocm" else {}
+    learned = learner(name, **changes)
+    for batch in (*batches(2), *batches(2, start=10)):
+        stepper(learned).step(batch)
+    stepper(learned).forget(0)
+    stepper(learned).finish_task()
+    teacher = learned.previous if hasattr(learned, "previous") else learned.teacher
+    assert teacher.known.tolist() == [False, True, True, True]
+
+
 def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> None:
     learned = learner("er-kd", float64=True, augmentation="none", replay_batch=200)
     stream = batches(11)
