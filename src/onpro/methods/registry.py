@@ -237,7 +237,9 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         else wrapper.about.inference,
     )
     both: type[Settings] = dataclass(frozen=True)(settings)
-    method_name = base_name.partition("-")[0]
+    method_name = base_name
+    while method_name not in _METHODS:  # it may have a hyphen of its own
+        method_name = method_name.rpartition("-")[0]
     values = {**base.values, **wrapping.bases.get(method_name, {})}
     own = {data: given for (base, data), given in wrapping.bases_on.items() if base == method_name}
     data = {
