@@ -103,6 +103,16 @@ def test_a_seen_class_without_a_stored_image_competes_by_a_random_direction() ->
     assert (scores[:, :2] <= 0).all()
 
 
+def test_a_forgotten_class_without_a_stored_image_no_longer_competes() -> None:
+    method = learner("scr", projection=16)
+    stepper(method).step(batches(1)[0])
+    method.memory.labels.fill_(1)
+    images = batches(1)[0].images
+    assert method.scores(images)[:, 0].isfinite().all()
+    stepper(method).forget(0)
+    assert method.scores(images).argmax(dim=1).tolist() == [1] * 10
+
+
 def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_gradient() -> None:
     changes: dict[str, Any] = {"replay_batch": 8, "augmentation": "none", "projection": 16}
     method = learner("scr", review=True, **changes)

@@ -270,8 +270,9 @@ class Method(ABC, Generic[S]):
 
     @property
     def moment(self) -> Hashable:
-        """What changes with everything that is learned or stored, for caches of predictions."""
-        return self.progress.steps, self.progress.task_open, len(self.memory)
+        """What changes with all that is learned, stored or forgotten, for caches of predictions."""
+        progress = self.progress
+        return progress.steps, progress.task_open, len(progress.seen), len(self.memory)
 
     def grow(self, classes: int) -> None:
         """Make room for classes that were not announced."""
