@@ -90,7 +90,7 @@ class AddedLoss(Wrapper[S]):
             return apf.unmixed(*new)
         if not len(old.labels):
             return None
-        return apf.joined(apf.unmixed(*new), mixed[0] if mixed else apf.unmixed(*old))
+        return apf.unmixed(*new).then(mixed[0] if mixed else apf.unmixed(*old))
 
     def label_loss(self, logits: Tensor, shown: Mixture, new: int, rivals: Rivals) -> Tensor:
         """Cross-entropy of what was shown, whose first `new` images are new.
@@ -98,7 +98,7 @@ class AddedLoss(Wrapper[S]):
         The mean is over the images that have a label: one that stands in for another has none.
         """
         if rivals == "none" and new < len(logits):
-            logits, shown, new = logits[new:], Mixture(*(part[new:] for part in shown)), 0
+            logits, shown, new = logits[new:], shown.rows(slice(new, None)), 0
         if rivals in ("task", "batch"):
             classes = self.met.current if rivals == "task" else ~self.met.seen
             competing = outputs_of(classes, 1, shown.first[:new])
