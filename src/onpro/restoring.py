@@ -52,7 +52,10 @@ def upgraded(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_version_1(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Version 1 counted the classes before a task, which were numbered by arrival."""
+    """Version 1 counted the classes before a task, which were numbered by arrival.
+
+    Forgotten classes counted as seen, and still do in some files of version 2.
+    """
     params, learner = dict(state["params"]), state["learner"]
     name = params["method"]
     if name in ("er", "aser", "scr", "dvc"):
@@ -68,7 +71,11 @@ def _from_version_1(state: Mapping[str, Any]) -> dict[str, Any]:
         progress = dict(method["progress"])
         seen, before = progress["seen"], progress.pop("classes_before_task")
         require(_is_count(before) and before <= len(seen), "progress")
-        method["progress"] = progress | {"seen_before_task": sorted(seen)[:before]}
+        known = set(learner["outputs"])
+        method["progress"] = progress | {
+            "seen": [label for label in seen if label in known],
+            "seen_before_task": [label for label in sorted(seen)[:before] if label in known],
+        }
         if name == "onpro":
             method["old_classes"] = torch.arange(len(method["prototypes"])) < before
         if name == "pass":
@@ -146,8 +153,7 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
     _check_averages(method)
     _check_progress(method.progress)
     classes, in_use = method.network.classes, set(learner["outputs"])
-    taken = set(range(min(learner["taken"], classes + 1)))
-    require(taken <= method.progress.seen <= set(range(classes)), "the classes")
+    require(in_use <= method.progress.seen <= set(range(classes)), "the classes")
     require(not classes or "growth" in saved["random"], "the random generators")
     for part in vars(method).values():
         if isinstance(part, (Memory, PerClassMemory)):
@@ -192,9 +198,10 @@ def _check_progress(progress: Progress) -> None:
             require(_is_count(value) or (field.name == "task" and same(value, -1)), "progress")
     require(progress.steps_in_task <= progress.steps, "progress")
     require(progress.task < progress.steps or progress.task <= 0, "progress")
-    before = progress.seen_before_task
+    before, since = progress.seen_before_task, progress.seen - progress.seen_before_task
     require(before <= progress.seen, "progress")
-    require(before == set(range(len(before))), "progress")  # a classifier numbers by arrival
+    # A classifier numbers classes by arrival.
+    require(not before or not since or max(before) < min(since), "progress")
 
 
 def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], name: str) -> None:

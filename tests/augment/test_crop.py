@@ -55,15 +55,6 @@ def test_every_offset_and_flip_has_the_same_chance(generator: torch.Generator) -
     assert both.abs().max() < 0.04
 
 
-def test_one_offset_for_the_batch_flips_for_each_image(generator: torch.Generator) -> None:
-    augmentation = CropAugmentation(per_batch_offset=True)
-    batches = [augmentation.sample_params(64, generator) for _ in range(20)]
-    for params in batches:
-        assert len(set(params.right.tolist())) == len(set(params.down.tolist())) == 1
-        assert len(set(params.flip.tolist())) == 2
-    assert len({(int(d.right[0]), int(d.down[0])) for d in batches}) > 5
-
-
 @pytest.mark.parametrize("padding", [0, 2])
 def test_padding_and_flip_can_be_chosen(padding: int, generator: torch.Generator) -> None:
     params = CropAugmentation(padding=padding, flip=0.0).sample_params(500, generator)

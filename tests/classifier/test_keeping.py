@@ -260,8 +260,10 @@ def as_version_1(state: dict[str, Any]) -> dict[str, Any]:
     if name == "er":
         state["params"]["distillation"] = 0.0
     method = state["learner"]["method"]
-    before = method["progress"].pop("seen_before_task")
-    method["progress"]["classes_before_task"] = len(before)
+    progress = method["progress"]
+    forgotten = set(range(state["learner"]["taken"])) - set(state["learner"]["outputs"])
+    progress["seen"] = sorted({*progress["seen"], *forgotten})
+    progress["classes_before_task"] = len(progress.pop("seen_before_task")) + len(forgotten)
     method.pop("old_classes", None)
     if name == "pass":
         del method["memory"]

@@ -16,7 +16,6 @@ from onpro.methods.parts.apf import (
     Mixture,
     Rounding,
     exact_counts,
-    joined,
     mix_confused,
     mix_randomly,
     pair_probabilities,
@@ -258,7 +257,7 @@ def test_labels_stay_whole_where_nothing_is_mixed_and_match_nothing_where_someth
     assert len(blends) > 10
     assert (blends != blends.round()).all()
     assert len(set(blends.tolist())) == len(blends)
-    both = joined(pure, mixture)
+    both = pure.then(mixture)
     assert torch.equal(both.labels, torch.cat([pure.labels, mixture.labels]))
     assert len(both.images) == 2 * len(labels)
 
@@ -432,5 +431,5 @@ def test_the_host_never_waits_for_a_value(kernel: Kernel) -> None:
     with NoWaiting():  # type: ignore[no-untyped-call]
         base = mix_randomly(images, labels, probability=0.6, highest=0.6, generator=generator)
         more = confused(memory, q, 9, kernel=kernel, generator=generator)
-        both = joined(base, more)
+        both = base.then(more)
         assert len(both.labels) == 21

@@ -170,6 +170,14 @@ def test_samples_of_classes_that_are_not_stored_have_no_label() -> None:
     assert rows.labels.tolist() == [-1] * 6
 
 
+def test_rows_that_do_not_count_repeat_those_that_do() -> None:
+    new = Labelled(torch.arange(2.0), torch.tensor([3, 1]))
+    old = Labelled(torch.arange(2.0, 5.0), torch.tensor([2, -1, -1]))
+    rows = joined(new, old)
+    assert rows.images.tolist() == [0, 1, 2, 0, 1]
+    assert rows.labels.tolist() == [3, 1, 2, -1, -1]
+
+
 @pytest.mark.parametrize("head", ["trained", "frozen"])
 def test_a_frozen_head_is_trained_in_the_first_task_only(head: str) -> None:
     method = learner("gsa", head=head, num_classes=6, learning_rate=0.01)

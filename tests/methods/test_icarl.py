@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one_hot
 
 from onpro.losses import binary_targets
-from onpro.memory.retrieval import repeated
 from onpro.methods.icarl import ICaRL
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
@@ -130,12 +129,6 @@ def test_a_new_image_of_an_old_class_keeps_its_label() -> None:
     known = torch.tensor([True, False])
     targets = binary_targets(torch.tensor([0]), 2, 3, previous, known)
     assert targets.tolist() == [[1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]
-
-
-def test_rows_that_do_not_count_repeat_those_that_do() -> None:
-    images = torch.arange(5.0).view(5, 1, 1, 1)
-    counted = torch.tensor([True, True, True, False, False])
-    assert repeated(images, counted).flatten().tolist() == [0, 1, 2, 0, 1]
 
 
 def test_the_head_grows_and_the_previous_network_knows_fewer_classes() -> None:

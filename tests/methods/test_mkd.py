@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from onpro.errors import UserError
+from onpro.losses import NO_CLASS
 from onpro.methods import method, settings_for
 from onpro.methods.parts.apf import unmixed
 from tests.methods.averages import divergence, doubled
@@ -197,6 +198,26 @@ def test_new_images_compete_with_the_classes_asked_for(rivals: str) -> None:
     }[rivals]
     of_old = cross_entropy(logits[2:], labels[2:], reduction="none")
     assert torch.allclose(loss, torch.cat([of_new, of_old]).mean())
+
+
+@pytest.mark.parametrize("rivals", ["all", "task"])
+def test_an_image_without_a_label_does_not_count(rivals: str) -> None:
+    """One that stands in for another among ASER's replayed images."""
+    learned = learner("aser-mkd", taught_rivals=rivals)
+    learned.met.meet(torch.arange(4))
+    logits = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([2, 3, 0, 1, NO_CLASS])
+    loss = learned.label_loss(logits, unmixed(torch.zeros(5, 3, 8, 8), labels), 2, rivals)
+    assert torch.allclose(loss, cross_entropy(logits[:4], labels[:4]))
+
+
+@pytest.mark.parametrize("name", ["derpp-mkd", "pcr-chain", "derpp-mkd-ccldc"])
+def test_the_classes_of_a_batch_that_is_only_stored_are_met(name: str) -> None:
+    learned = learner(name)
+    stepper(learned).step(batches(1)[0])
+    for each in learned.learners:
+        if hasattr(each, "met"):
+            assert each.met.seen.tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("rivals", "only"), [("task", False), ("none", True)])

@@ -245,6 +245,18 @@ def test_students_start_alike_and_see_different_views() -> None:
     assert not torch.equal(states[0]["classifier.weight"], states[1]["classifier.weight"])
 
 
+def test_students_grow_alike() -> None:
+    learned = learner("mose-gwm", num_classes=None, projection=16)
+    for classes in (1, 3):
+        learned.grow(classes)
+        learned.forget(0)
+        states = [each.network.state_dict() for each in learned.learners]
+        states.append(learned.average.network.state_dict())
+        for name in ("classifier.weight", "classifier.bias", "heads.0.weight"):
+            assert len(states[0][name]) == classes
+            assert all(torch.equal(state[name], states[0][name]) for state in states)
+
+
 def test_the_average_follows_both_students() -> None:
     learned = learner("er-gwm", average_rate=0.4, **QUICK)
     train = stepper(learned)

@@ -109,6 +109,13 @@ def test_a_method_with_nothing_to_train_is_refused() -> None:
         stepper(method).step(second)
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e-3])
+@pytest.mark.parametrize("name", EVERY)
+def test_every_method_starts_from_the_weights_of_the_file(name: str, rate: float) -> None:
+    start = encoder_state(with_pretrained("er", rate))
+    assert not changed(start, encoder_state(with_pretrained(name, rate)))
+
+
 def test_mose_refuses_an_encoder_without_stages(tmp_path: Path) -> None:
     with seeded(0):
         save_file(timm.create_model("test_vit").state_dict(), tmp_path / "vit.safetensors")

@@ -155,6 +155,12 @@ def test_classes_of_one_name_in_two_packages_are_two_methods() -> None:
         register("er", ERSettings, **ABOUT)(namesake)
 
 
+def test_a_method_does_not_take_the_values_of_one_whose_name_begins_its_own() -> None:
+    register("er-mine", ERSettings, **ABOUT)(Mine)
+    assert data_values("er-mine-balanced-mkd", "cifar10") == {}
+    assert data_values("er-balanced-mkd", "cifar10")["optimizer"] == "adam"
+
+
 def test_an_unknown_name_is_told_the_nearest_one() -> None:
     with pytest.raises(UserError, match="no method 'onproo'; did you mean 'onpro'"):
         method("onproo")

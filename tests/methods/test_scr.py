@@ -103,6 +103,16 @@ def test_a_seen_class_without_a_stored_image_competes_by_a_random_direction() ->
     assert (scores[:, :2] <= 0).all()
 
 
+def test_a_forgotten_class_without_a_stored_image_no_longer_competes() -> None:
+    method = learner("scr", projection=16)
+    stepper(method).step(batches(1)[0])
+    method.memory.labels.fill_(1)
+    images = batches(1)[0].images
+    assert method.scores(images)[:, 0].isfinite().all()
+    stepper(method).forget(0)
+    assert method.scores(images).argmax(dim=1).tolist() == [1] * 10
+
+
 def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_gradient() -> None:
     changes: dict[str, Any] = {"replay_batch": 8, "augmentation": "none", "projection": 16}
     method = learner("scr", review=True, **changes)
@@ -130,6 +140,17 @@ def test_a_review_goes_through_the_memory_in_whole_batches_with_a_tenth_of_the_g
         one_step.network.parameters(), again.network.parameters(), strict=True
     ):
         torch.testing.assert_close(ours, expected)
+
+
+def test_a_memory_of_less_than_a_batch_is_not_reviewed() -> None:
+    """Not even by a step on no image, in which momentum would move the weights."""
+    method = learner("scr", review=True, momentum=0.9, projection=16)
+    for batch in batches(3):
+        stepper(method).step(batch)
+    before, forwards = deepcopy(method.network.state_dict()), watch(method)
+    stepper(method).finish_task()
+    assert not forwards
+    torch.testing.assert_close(method.network.state_dict(), before, rtol=0, atol=0)
 
 
 def test_no_review_unless_asked_for() -> None:

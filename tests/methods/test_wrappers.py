@@ -133,6 +133,12 @@ def test_a_wrapper_refuses_a_method_that_has_its_setting() -> None:
         method("er-rot-rot")
 
 
+@pytest.mark.parametrize("name", ["er-mirror-mirror", "er-balanced-mkd-balanced"])
+def test_a_wrapper_without_settings_wraps_a_method_once(name: str) -> None:
+    with pytest.raises(UserError, match="which has it already: take"):
+        method(name)
+
+
 @pytest.mark.parametrize("name", ["er-rut", "rot", "-rot", "errr-rot"])
 def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="no method"):
@@ -209,6 +215,18 @@ def test_a_class_is_given_up_in_all_its_rotations() -> None:
     assert changed.nonzero().flatten().tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("name", ["er-kd", "icarl", "ocm", "pass"])
+def test_a_later_teacher_does_not_know_a_forgotten_class(name: str) -> None:
+    changes: dict[str, Any] = {"projection": 16, "rotations": 1} if name == "ocm" else {}
+    learned = learner(name, **changes)
+    for batch in (*batches(2), *batches(2, start=10)):
+        stepper(learned).step(batch)
+    stepper(learned).forget(0)
+    stepper(learned).finish_task()
+    teacher = learned.previous if hasattr(learned, "previous") else learned.teacher
+    assert teacher.known.tolist() == [False, True, True, True]
+
+
 def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> None:
     learned = learner("er-kd", float64=True, augmentation="none", replay_batch=200)
     stream = batches(11)
@@ -228,6 +246,18 @@ def test_features_are_kept_near_those_of_the_network_after_the_last_task() -> No
     torch.testing.assert_close(terms["distillation"], expected)
     torch.testing.assert_close(learned.teacher.network.state_dict(), before, rtol=0, atol=0)
     assert learned.progress.images == images + 2 * 110
+
+
+@pytest.mark.parametrize("name", ["er-mkd-kd", "er-chain-kd", "relay-kd"])
+def test_features_of_a_loss_in_place_of_the_methods_own_are_distilled(name: str) -> None:
+    learned = learner(name)
+    for batch in (*batches(2), *batches(2, start=10)):
+        terms = stepper(learned).step(batch)
+    assert terms["distillation"] > 0
+    for label in range(4):  # nothing is stored, so nothing is trained
+        stepper(learned).forget(label)
+    terms = stepper(learned).step(batch)
+    assert "distillation" not in terms
 
 
 @pytest.mark.parametrize(

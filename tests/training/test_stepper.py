@@ -128,6 +128,17 @@ def test_the_network_has_room_for_a_task_when_it_starts() -> None:
     assert widths == [(2, 2), (4, 4), (6, 6)]
 
 
+def test_a_forgotten_class_has_not_been_seen() -> None:
+    stepper, stream = build(num_classes=None), batches(announced=False)
+    for batch in stream[:4]:
+        stepper.step(batch)
+    progress = stepper.method.progress
+    stepper.forget(1)
+    assert (progress.seen, progress.seen_before_task, progress.task) == ({0, 2, 3}, {0}, 1)
+    stepper.step(stream[0])  # it comes back, and begins a task as any new class
+    assert (progress.seen, progress.seen_before_task, progress.task) == ({*range(4)}, {0, 2, 3}, 2)
+
+
 def test_forgetting_everything_restarts_the_count_of_tasks() -> None:
     stepper, stream = build(num_classes=None), batches(announced=False)
     for batch in stream[:4]:

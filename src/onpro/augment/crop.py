@@ -61,19 +61,13 @@ class CropAugmentation:
     """Pixels of padding on each side."""
     flip: float = 0.5
     """Probability of a horizontal flip."""
-    per_batch_offset: bool = False
-    """Share one crop offset in the batch, as CCL-DC and MKD do; flips are still per image."""
 
     def sample_params(self, n: int, generator: torch.Generator) -> CropParams:
         """Sample parameters for n images."""
         device = generator.device
         offsets = torch.randint(
-            -self.padding,
-            self.padding + 1,
-            (2, 1 if self.per_batch_offset else n),
-            generator=generator,
-            device=device,
-        ).expand(2, n)
+            -self.padding, self.padding + 1, (2, n), generator=generator, device=device
+        )
         flip = torch.rand(n, generator=generator, device=device) < self.flip
         return CropParams(right=offsets[0], down=offsets[1], flip=flip)
 

@@ -29,9 +29,11 @@ def mixup_cross_entropy(logits: Tensor, first: Tensor, second: Tensor, weight: T
 
 @float32
 def mixup_losses(logits: Tensor, first: Tensor, second: Tensor, weight: Tensor) -> Tensor:
-    """Mixup cross-entropy of each image, (n,), see `mixup_cross_entropy`."""
-    loss_first = cross_entropy(logits, first, reduction="none")
-    loss_second = cross_entropy(logits, second, reduction="none")
+    """Mixup cross-entropy of each image, (n,), see `mixup_cross_entropy`; 0 of label `NO_CLASS`."""
+    loss_first, loss_second = (
+        cross_entropy(logits, labels, ignore_index=NO_CLASS, reduction="none")
+        for labels in (first, second)
+    )
     return (1 - weight) * loss_first + weight * loss_second
 
 

@@ -122,17 +122,3 @@ def class_counts(memory: Memory, num_classes: int) -> Tensor:
 def _shuffled(memory: Memory, generator: torch.Generator) -> Tensor:
     """Return all filled slots in random order."""
     return torch.randperm(memory.fill, generator=generator, device=memory.device)
-
-
-def repeated(images: Tensor, counted: Tensor) -> Tensor:
-    """The images that count, from the first on again in place of those that do not.
-
-    So a batch keeps its size, which the device need not be asked for, and batch norm hardly notices
-    what was left out: it sees the images that count, some of them once more.
-
-    Args:
-        images: (n, 3, height, width).
-        counted: (n,) bool, true for the first ones.
-    """
-    rows = torch.arange(len(images), device=images.device) % counted.sum()
-    return images.index_select(0, rows)

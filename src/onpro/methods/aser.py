@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from onpro.losses import NO_CLASS
 from onpro.memory import retrieval
 from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods.base import Context, Labelled, Method, Terms
@@ -19,9 +20,6 @@ from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
 from onpro.streams import Batch
-
-NO_LABEL = -100
-"""Label of an image that the cross-entropy ignores."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ASER(Method[ASERSettings]):
             images = torch.cat([self.augment(old.images), images])
             labels = torch.cat([old.labels, labels])
         logits = self.network.logits(images)
-        return {"ce": cross_entropy(logits, labels, ignore_index=NO_LABEL)}
+        return {"ce": cross_entropy(logits, labels, ignore_index=NO_CLASS)}
 
     # What is replayed
 
@@ -125,7 +123,7 @@ class ASER(Method[ASERSettings]):
         best = scores.argsort(descending=True, stable=True)[:most]
         replay = memory.take(slots[best])
         return Labelled(
-            self.normalise(replay.images), replay.labels.masked_fill(~exists[best], NO_LABEL)
+            self.normalise(replay.images), replay.labels.masked_fill(~exists[best], NO_CLASS)
         )
 
     def sample_each_class(self, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:

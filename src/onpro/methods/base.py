@@ -132,8 +132,6 @@ class Method(ABC, Generic[S]):
     """Whether `learn` minimises `added_terms` too, so that a wrapper can add to its loss."""
     has_plain_loss: ClassVar[bool] = False
     """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
-    stores_outputs: ClassVar[bool] = False
-    """Whether outputs of the network are stored with images."""
     memory_policy: Callable[..., Tensor] = staticmethod(reservoir_batch)
     """Decides which images `remember` keeps, see `onpro.memory.reservoir`."""
     remembers: ClassVar[bool] = False
@@ -272,8 +270,9 @@ class Method(ABC, Generic[S]):
 
     @property
     def moment(self) -> Hashable:
-        """What changes with everything that is learned or stored, for caches of predictions."""
-        return self.progress.steps, self.progress.task_open, len(self.memory)
+        """What changes with all that is learned, stored or forgotten, for caches of predictions."""
+        progress = self.progress
+        return progress.steps, progress.task_open, len(progress.seen), len(self.memory)
 
     def grow(self, classes: int) -> None:
         """Make room for classes that were not announced."""

@@ -4,9 +4,8 @@ Buzzega et al., "Dark Experience for General Continual Learning: a Strong, Simpl
 NeurIPS 2020.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +13,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from onpro.memory import Replay
 from onpro.memory.reservoir import reservoir_sequential
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.stored import StoresLogits
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FEW_PIXELS, IMAGENET, PAPER, Recipe, on
@@ -65,19 +65,18 @@ class DERppSettings(ReplaySettings):
         ),
     },
 )
-class DERpp(Method[DERppSettings]):
+class DERpp(StoresLogits[DERppSettings]):
     """L = CE(X) + α·MSE(Xb₁, stored logits) + β·CE(Xb₂), Xb₁ and Xb₂ independent samples."""
 
     remembers = True
     memory_policy = staticmethod(reservoir_sequential)
     takes_added_terms = True
-    stores_outputs = True
 
     def __init__(self, settings: DERppSettings, context: Context) -> None:
         super().__init__(settings, context)
         self.network = self.make_network()
         self.optimizer = settings.make_optimizer(self.network.parameters())
-        self.memory = self.make_memory(logits=((self.network.classes,), torch.float32))
+        self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and two replay batches, then the memory update."""
@@ -116,19 +115,3 @@ class DERpp(Method[DERppSettings]):
             terms["logits"] = self.settings.logit_weight * recalled
             terms["labels"] = self.settings.label_weight * relearned
         return terms
-
-    def grow(self, classes: int) -> None:
-        """Widen the classifier and the stored logits; a class unknown then had the logit 0."""
-        super().grow(classes)
-        self.memory.grow_field("logits", self.network.classes)
-
-    def forget(self, label: int) -> None:
-        """Drop a class, also from the logits stored with other images."""
-        super().forget(label)
-        self.memory.fields["logits"][:, label] = 0
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, whose logits are of as many classes as the network's."""
-        super().load_state_dict(state)
-        if self.memory.fields["logits"].shape[1] != self.network.classes:
-            raise ValueError("the logits of the state are not of the classes of its network")

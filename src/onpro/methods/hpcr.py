@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from onpro import losses
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.known import TaskSteps
+from onpro.methods.parts.stored import StoresLogits
 from onpro.methods.pcr import EPSILON, PCRSettings, seen_only
 from onpro.methods.registry import register
 from onpro.methods.settings import require
@@ -81,12 +82,11 @@ class Outputs(NamedTuple):
         ),
     },
 )
-class HPCR(Method[HPCRSettings]):
+class HPCR(StoresLogits[HPCRSettings]):
     """L = σ·L_PCR + α·MSE(stored logits) + β·CE(similarities of stored features)."""
 
     remembers = True
     takes_added_terms = True
-    stores_outputs = True
     network: CosineNetwork
 
     def __init__(self, settings: HPCRSettings, context: Context) -> None:
@@ -95,10 +95,8 @@ class HPCR(Method[HPCRSettings]):
             kind=CosineNetwork, scale=1 / settings.temperature, epsilon=EPSILON
         )
         self.optimizer = settings.make_optimizer(self.network.parameters())
-        self.memory = self.make_memory(
-            logits=((self.network.classes,), torch.float32),
-            features=((self.network.encoder.out_features,), torch.float32),
-        )
+        width = self.network.encoder.out_features
+        self.memory = self.make_memory(features=((width,), torch.float32))
         self.task_steps = TaskSteps(context.device)
 
     def learn(self, batch: Batch) -> Terms:
@@ -175,19 +173,8 @@ class HPCR(Method[HPCRSettings]):
         """Logits of the classes seen so far, −∞ for others, whose proxies are random."""
         return seen_only(super().eval_scores(images), self.progress.seen)
 
-    def grow(self, classes: int) -> None:
-        """Widen the classifier and the stored logits; a class unknown then had the logit 0."""
-        super().grow(classes)
-        self.memory.grow_field("logits", self.network.classes)
-
-    def forget(self, label: int) -> None:
-        """Drop a class, also from the logits stored with other images."""
-        super().forget(label)
-        self.memory.fields["logits"][:, label] = 0
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, whose logits and features are as wide as the network's."""
+        """Restore a saved state, whose features are as wide as the network's."""
         super().load_state_dict(state)
-        widths = [self.memory.fields[name].shape[1] for name in ("logits", "features")]
-        if widths != [self.network.classes, self.network.encoder.out_features]:
-            raise ValueError("the logits or features of the state are not those of its network")
+        if self.memory.fields["features"].shape[1] != self.network.encoder.out_features:
+            raise ValueError("the features of the state are not those of its network")

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from onpro import losses
-from onpro.memory import retrieval
-from onpro.methods.base import Context, Method, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.ncm import NearestMean
+from onpro.methods.parts.sets import joined, sample_where
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.nn.teacher import Teacher
@@ -63,39 +63,24 @@ class ICaRL(Method[ICaRLSettings]):
     def learn(self, batch: Batch) -> Terms:
         """One optimizer step on the batch and images of earlier tasks, then the memory update."""
         self.in_use = self.in_use.index_fill(0, batch.labels, True)
-        images = self.augment(self.normalise(batch.images))
-        counted = torch.ones(len(images), dtype=torch.bool, device=images.device)
-        targets = losses.binary_targets(batch.labels, len(images), self.network.classes)
+        shown = Labelled(self.augment(self.normalise(batch.images)), batch.labels)
+        previous = known = None
         if self.teacher.in_use:
-            replay, eligible = self.sample_earlier_tasks()
-            counted = torch.cat([counted, eligible])
-            images = retrieval.repeated(torch.cat([images, self.augment(replay)]), counted)
-            targets = losses.binary_targets(
-                batch.labels,
-                len(images),
-                self.network.classes,
-                self.teacher.logits(images),
-                self.teacher.known,
-            )
-        logits = self.network.logits(images)
+            earlier = self.memory.fields["task"] < self.progress.task
+            old = sample_where(self, earlier, self.settings.replay_batch)
+            shown = joined(shown, old._replace(images=self.augment(old.images)))
+            previous, known = self.teacher.logits(shown.images), self.teacher.known
+        logits = self.network.logits(shown.images)
+        targets = losses.binary_targets(
+            batch.labels, len(logits), self.network.classes, previous, known
+        )
+        counted = shown.labels != losses.NO_CLASS
         loss = losses.summed_binary_cross_entropy(logits, targets, units=self.in_use, rows=counted)
         terms = {"binary": loss}
         self.minimise(terms)
         task = torch.full_like(batch.labels, self.progress.task)
         self.remember(batch, task=task)
         return terms
-
-    def sample_earlier_tasks(self) -> tuple[Tensor, Tensor]:
-        """Random images stored before the current task, as network input.
-
-        The second result says which of them count: there may be fewer than asked for, and then
-        others follow them.
-        """
-        before = self.memory.fields["task"] < self.progress.task
-        slots, eligible = retrieval.where(
-            self.memory, before, self.settings.replay_batch, self.random["memory"]
-        )
-        return self.normalise(self.memory.take(slots).images), eligible
 
     def end_task(self) -> None:
         """The network becomes the previous one, which stays in train mode."""

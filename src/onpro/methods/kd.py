@@ -45,7 +45,7 @@ class KD(Wrapper[KDSettings]):
         """The terms of the method, and the distance of its features from the teacher's."""
         with self.network.watched() as passes:
             terms = super().terms(*samples)
-        if self.teacher.in_use:
+        if self.teacher.in_use and passes:
             images, features = (torch.cat(parts) for parts in zip(*passes, strict=True))
             distance = feature_distance(features, self.teacher.features(images))
             terms["distillation"] = self.settings.distillation * distance

@@ -98,22 +98,27 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
         return super().make_network(outputs_per_class=blocks, **arguments)
 
     def terms(self, *samples: Any) -> Terms:
-        """The terms of the method; none of one that is nothing but cross-entropy."""
-        return {} if super().has_plain_loss else super().terms(*samples)
+        """The terms of the method; of nothing but cross-entropy, those that take its place."""
+        return self.taught_terms(*samples) if super().has_plain_loss else super().terms(*samples)
 
     def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
-        """Cross-entropy and distillation of new and replayed images, which are not mixed."""
+        """Cross-entropy and distillation, unless they have taken the place of the method's loss."""
         old = self.replayed(old)
-        terms, shown = super().added_terms(new, old, *mixed), self.shown(new, old)
+        added = super().added_terms(new, old, *mixed)
+        return added if super().has_plain_loss else added | self.taught_terms(new, old)
+
+    def taught_terms(self, new: Labelled, old: Labelled) -> Terms:
+        """Cross-entropy and distillation of new and replayed images, which are not mixed."""
+        shown = self.shown(new, old)
         if shown is None:
-            return terms
+            return {}
         blocks, rivals = self.settings.taught_rotations, self.settings.taught_rivals
         shown = self.turned(shown, len(new.labels))
         views = self.harder(shown.images, self.random["augmentation"])
         taught = self.taught_outputs(self.momentum_teacher.logits(views))
         logits, of_raw = map(self.taught_outputs, self.network.logits_each(views, shown.images))
         distilled = softened_divergence(logits, taught) + softened_divergence(of_raw, taught)
-        return terms | {
+        return {
             "taught_ce": self.label_loss(logits, shown, blocks * len(new.labels), rivals),
             "taught_kl": self.settings.teacher_weight / 2 * distilled,
         }

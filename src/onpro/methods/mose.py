@@ -166,7 +166,10 @@ class MOSE(MeetsClasses[MOSESettings]):
         competing = outputs_of(competing, network.outputs_per_class, new.labels)
         all_outputs = outputs_of(everything, network.outputs_per_class)
 
-        contrast, of_new, of_balanced, distances = [], [], [], []
+        distances = [
+            feature_distance(adapted, normalize(h.detach()) * counted) for h in features[:-1]
+        ]
+        contrast, of_new, of_balanced = [], [], []
         for h, head, projector in zip(
             features, network.classifiers(), network.projectors, strict=True
         ):
@@ -175,11 +178,10 @@ class MOSE(MeetsClasses[MOSESettings]):
             logits, rows = head(h), 4 * len(new.labels)
             of_new.append(masked_cross_entropy(logits[:rows], labels[:rows], competing))
             of_balanced.append(masked_cross_entropy(logits[rows:], labels[rows:], all_outputs))
-            distances.append(feature_distance(adapted, normalize(h.detach()) * counted))
         terms = {
             "contrast": torch.stack(contrast).sum(),
             "new": torch.stack(of_new).sum(),
-            "distillation": torch.stack(distances[:-1]).sum(),
+            "distillation": torch.stack(distances).sum(),
         }
         if len(balanced.labels):
             terms["balanced"] = settings.balanced_weight * torch.stack(of_balanced).sum()

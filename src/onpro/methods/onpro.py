@@ -290,7 +290,7 @@ class OnPro(Method[OnProSettings]):
                 concentration=settings.feedback_mixup_beta,
                 generator=generator,
             )
-            mixed = apf.joined(mixed, confused)
+            mixed = mixed.then(confused)
         # With plain rounding there may be no mixed image; then the replay batch stays unmixed.
         return mixed if len(mixed.first) else apf.unmixed(*old)
 
@@ -343,7 +343,7 @@ class OnPro(Method[OnProSettings]):
         """The images of the cross-entropy: mixed replay, after the new ones where asked for."""
         if self.settings.cross_entropy == "replay":
             return mixed
-        return apf.joined(apf.unmixed(*new), mixed)
+        return apf.unmixed(*new).then(mixed)
 
     def ce(self, features: Tensor, images: Mixture, new: int) -> Tensor:
         """L_CE of features of mixed images, the first of which may be new."""

@@ -223,7 +223,9 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         else wrapper.about.inference,
     )
     both: type[Settings] = dataclass(frozen=True)(settings)
-    method_name = base_name.partition("-")[0]
+    method_name = base_name
+    while method_name not in _METHODS:  # it may have a hyphen of its own
+        method_name = method_name.rpartition("-")[0]
     values = {**base.values, **wrapping.bases.get(method_name, {})}
     own = {data: given for (base, data), given in wrapping.bases_on.items() if base == method_name}
     data = {
@@ -250,6 +252,8 @@ def _refusal(wrapper: type[Wrapper[Any]], base: type[AnyMethod]) -> str | None:
     shared = _names(base.settings_type) & _names(wrapper.settings_type) - _names(Settings)
     if shared:  # settings that both have of their own
         return f"which has its own {sorted(shared)[0].replace('_', ' ')}"
+    if issubclass(base, wrapper):
+        return "which has it already"
     return wrapper.refusal(base)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onpro.methods.base import Method, Terms
+from onpro.methods.parts.stored import StoresLogits
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
@@ -43,10 +44,10 @@ class Repeat(Wrapper[RepeatSettings]):
 
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse steps that are not one descent of one loss, and stored outputs."""
+        """Refuse steps that are not one descent of one loss, and stored logits."""
         if not base.takes_added_terms:
             return "whose loss of new and replayed images is not computed at once"
-        if base.stores_outputs:
+        if issubclass(base, StoresLogits):
             return "which stores the logits of images before its step"
         return super().refusal(base)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from onpro.augment import check_rotation
 from onpro.methods.base import Labelled, Method, Terms
+from onpro.methods.parts.stored import StoresLogits
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
@@ -35,8 +36,8 @@ class Rot(Wrapper[RotSettings]):
 
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse stored outputs, and wrappers that take labels as classes."""
-        if base.stores_outputs:
+        """Refuse stored logits, and wrappers that take labels as classes."""
+        if issubclass(base, StoresLogits):
             return "which stores the logits of images, one for each class"
         if issubclass(base, Wrapper) and base.sees_classes:
             return "which needs images as they are; wrap the method in rot first"

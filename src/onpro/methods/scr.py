@@ -93,9 +93,8 @@ class SCR(Method[SCRSettings]):
         """One optimizer step on replayed and new images, once any are stored, then the memory."""
         terms: Terms = {}
         if not self.memory.is_empty:
-            old = self.sample_replay(self.settings.replay_batch)
-            images = torch.cat([old.images, self.normalise(batch.images)])
-            terms = self.terms(Labelled(images, torch.cat([old.labels, batch.labels])))
+            new = Labelled(self.normalise(batch.images), batch.labels)
+            terms = self.terms(self.sample_replay(self.settings.replay_batch).then(new))
             self.minimise(terms)
         self.remember(batch)
         return terms
@@ -117,8 +116,8 @@ class SCR(Method[SCRSettings]):
             stored, size = len(self.memory), self.settings.replay_batch
             generator, device = self.random["memory"], self.context.device
             order = torch.randperm(stored, generator=generator, device=device)
-            for slots in order[: stored - stored % size].split(size):
-                replay = self.memory.take(slots)
+            for first in range(0, stored - size + 1, size):
+                replay = self.memory.take(order[first : first + size])
                 yield Batch(replay.images, replay.labels, task=None, classes=())
 
     def rehearse(self, stored: Batch) -> Terms:

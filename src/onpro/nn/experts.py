@@ -140,8 +140,9 @@ class ExpertNetwork(Network):
         generator = torch.Generator().manual_seed(derive_seed(seed, "experts"))
         with seeded(derive_seed(seed, "branches")):
             self.encoder = ExpertEncoder(trunk)
+            pretrained = set() if isinstance(encoder, str) else set(trunk.modules())
             for module in self.encoder.modules():
-                if isinstance(module, nn.Conv2d):
+                if isinstance(module, nn.Conv2d) and module not in pretrained:
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             self.projectors = nn.ModuleList(
                 [nn.Linear(width, projection) for _ in range(self.encoder.experts)]

@@ -20,7 +20,7 @@ class Progress:
     """Index of the current task as announced by the stream; None if it announces none."""
     steps_in_task: int = 0
     seen: set[int] = field(default_factory=set)
-    """Classes seen so far, those of the current batch included."""
+    """Classes seen so far and not forgotten, those of the current batch included."""
     seen_before_task: set[int] = field(default_factory=set)
     """Classes seen before the current task."""
     images: int = 0

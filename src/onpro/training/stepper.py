@@ -127,9 +127,12 @@ class Stepper:
 
     def forget(self, label: int) -> None:
         """Drop a class between two steps; if nothing is left to replay, restart task counting."""
+        progress = self.method.progress
         self.method.forget(label)
+        progress.seen.discard(label)
+        progress.seen_before_task.discard(label)
         if not self.method.has_past:
-            self.method.progress.task, self.method.progress.task_open = -1, False
+            progress.task, progress.task_open = -1, False
         self.use(self.engine)  # a captured step may use tensors that have been replaced
 
     @contextmanager

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.losses import MASKED_LOGIT, mixup_losses
+from onpro.losses import MASKED_LOGIT, NO_CLASS, mixup_losses
 from onpro.methods.base import Context, Labelled, Method, S, Terms
 from onpro.methods.parts import apf
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.known import KnownClasses, outputs_of
 from onpro.methods.parts.shown import log_expected_counts
 from onpro.methods.wrapper import Wrapper
+from onpro.streams import Batch
 
 Rivals = Literal["all", "task", "batch", "none", "shown"]
 """The classes that new images compete with in an added cross-entropy: all, those of the current
@@ -45,6 +46,13 @@ class AddedLoss(Wrapper[S]):
         if not base.takes_added_terms:
             return "whose loss of new and replayed images is not computed at once"
         return super().refusal(base)
+
+    def learn(self, batch: Batch) -> Terms:
+        """Note the classes of the batch, also of one that nothing is added for, and learn it."""
+        for learner in self.learners:
+            if isinstance(learner, AddedLoss):
+                learner.met.meet(batch.labels)
+        return super().learn(batch)  # type: ignore[safe-super] # of the wrapped method
 
     def replayed(self, old: Labelled | None) -> Labelled:
         """The replay batch, or a random one where the method has none to show."""
@@ -79,22 +87,22 @@ class AddedLoss(Wrapper[S]):
         New images, then replayed ones; in the first task new ones alone where the method's
         classifier learns from no others.
         """
-        self.met.meet(new.labels)
         if self.replays_later and self.progress.task == 0:
             return apf.unmixed(*new)
         if not len(old.labels):
             return None
-        return apf.joined(apf.unmixed(*new), mixed[0] if mixed else apf.unmixed(*old))
+        return apf.unmixed(*new).then(mixed[0] if mixed else apf.unmixed(*old))
 
     def label_loss(self, logits: Tensor, shown: Mixture, new: int, rivals: Rivals) -> Tensor:
         """Cross-entropy of what was shown, whose first `new` images are new.
 
-        Logits and labels are of classes, or of all their outputs.
+        Logits and labels are of classes, or of all their outputs. The mean is over the images that
+        have a label: one that stands in for another has none.
         """
         network = self.network
         per_class = logits.shape[1] // network.classes
         if rivals == "none" and new < len(logits):
-            logits, shown, new = logits[new:], Mixture(*(part[new:] for part in shown)), 0
+            logits, shown, new = logits[new:], shown.rows(slice(new, None)), 0
         if rivals in ("task", "batch"):
             classes = self.met.current if rivals == "task" else ~self.met.seen
             competing = outputs_of(classes, per_class, shown.first[:new])
@@ -104,7 +112,8 @@ class AddedLoss(Wrapper[S]):
             replayed, classes = len(logits) - new, shown.first[:new] // per_class
             counts = log_expected_counts(self.memory, classes, replayed, network.classes)
             logits = logits + counts.repeat_interleave(per_class)
-        return mixup_losses(logits, shown.first, shown.second, shown.weight).mean()
+        losses = mixup_losses(logits, shown.first, shown.second, shown.weight)
+        return losses.sum() / (shown.first != NO_CLASS).sum().clamp(min=1)
 
     def start_task(self) -> None:
         """Classes met so far become old."""

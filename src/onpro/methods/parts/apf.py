@@ -38,16 +38,19 @@ class Mixture(NamedTuple):
         """(1−λ)·y₁ + λ·y₂: a number that equals a class only where nothing was mixed."""
         return (1 - self.weight) * self.first + self.weight * self.second
 
+    def then(self, others: "Mixture") -> "Mixture":
+        """These images, followed by others."""
+        return Mixture(*(torch.cat(parts) for parts in zip(self, others, strict=True)))
+
+    def rows(self, rows: slice) -> "Mixture":
+        """Some of these images."""
+        return Mixture(*(part[rows] for part in self))
+
 
 def unmixed(images: Tensor, labels: Tensor) -> Mixture:
     """Images as they are, λ = 0."""
     weight = torch.zeros(len(labels), device=labels.device)
     return Mixture(images, labels, labels, weight)
-
-
-def joined(a: Mixture, b: Mixture) -> Mixture:
-    """Two mixtures one after the other."""
-    return Mixture(*(torch.cat(parts) for parts in zip(a, b, strict=True)))
 
 
 def mix_randomly(

@@ -100,8 +100,8 @@ class ChainLoss(AddedLoss[ChainSettings]):
         count = len(new.labels)
         if not self.settings.separate_chains or count == len(shown.first):
             return of_each(self.of_chain(learners, shown, count))
-        of_new = self.of_chain(learners, Mixture(*(part[:count] for part in shown)), count)
-        of_old = self.of_chain(learners, Mixture(*(part[count:] for part in shown)), 0)
+        of_new = self.of_chain(learners, shown.rows(slice(count)), count)
+        of_old = self.of_chain(learners, shown.rows(slice(count, None)), 0)
         if self.settings.chain_rivals == "none":
             of_new = [{"chain": terms["chain"]} for terms in of_new]
         for terms, others in zip(of_old, of_new, strict=True):

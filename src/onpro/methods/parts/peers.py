@@ -26,7 +26,7 @@ class Peers(AddedLoss[S]):
 
     is_last = True
     same_start: ClassVar[bool] = False
-    """Whether both start from the same network."""
+    """Whether both start from the same network, later outputs included."""
 
     def __init__(self, settings: S, context: Context) -> None:
         super().__init__(settings, context)
@@ -42,10 +42,12 @@ class Peers(AddedLoss[S]):
             replace(context, seed=derive_seed(context.seed, "peer"), memory=1),
         )
         for name in SHARED:
-            if hasattr(self, name):
+            if hasattr(peer, name):
                 setattr(peer, name, getattr(self, name))
         if self.same_start:
             peer.network.load_state_dict(self.network.state_dict())
+            # Outputs of classes that appear later start alike too.
+            peer.random["growth"].set_state(self.random["growth"].get_state())
         return peer
 
     @property

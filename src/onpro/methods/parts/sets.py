@@ -11,21 +11,26 @@ from onpro.methods.base import Labelled, Method
 
 
 def sample_of(method: Method[Any], classes: Tensor, count: int) -> Labelled:
-    """Sample up to `count` random stored images of some classes, as network input.
+    """Sample stored images of some classes (classes,) bool, see `sample_where`."""
+    return sample_where(method, classes[method.memory.labels], count)
 
-    There may be fewer; then images of other classes follow, labelled `NO_CLASS`.
+
+def sample_where(method: Method[Any], eligible: Tensor, count: int) -> Labelled:
+    """Sample up to `count` random stored images that are eligible, as network input.
+
+    There may be fewer; then others follow, labelled `NO_CLASS`.
 
     Args:
         method: The method whose memory is sampled.
-        classes: (classes,) bool.
+        eligible: (fill,) bool.
         count: Largest number of images.
     """
     memory, generator = method.memory, method.random["memory"]
     if not count or not len(memory):
         return Labelled(method.normalise(memory.images[:0]), memory.labels[:0])
-    slots, eligible = retrieval.where(memory, classes[memory.labels], count, generator)
+    slots, counted = retrieval.where(memory, eligible, count, generator)
     stored = memory.take(slots)
-    return Labelled(method.normalise(stored.images), stored.labels.where(eligible, NO_CLASS))
+    return Labelled(method.normalise(stored.images), stored.labels.where(counted, NO_CLASS))
 
 
 def joined(*parts: Labelled) -> Labelled:
