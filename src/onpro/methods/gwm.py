@@ -28,10 +28,10 @@ class GWMSettings(Settings):
     """Settings of the students and their average."""
 
     student_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
-    """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, those of the batch and those not met yet, none: replayed
-    images alone, or shown: all images compete with all classes, each as much as it is shown
-    (ours)."""
+    """Classes that new images compete with in the added cross-entropy. all: all of them (default
+    from the paper); task: those of the current task; batch: those of the batch and those not seen
+    yet; none: only replayed images learn their labels; shown: all images compete with all classes,
+    each as much as a step shows it (the last four are ours)."""
 
     average_weight: float = 5.5
     """Weight λ of the distillation from the average (ours, as in mkd; the paper names none)."""

@@ -27,13 +27,13 @@ class MKDSettings(TeacherSettings):
 
     teacher_augmentation: str = "scr"
     """How the images that the average sees are augmented, see augmentation (default from the
-    paper)."""
+    official code)."""
 
     taught_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
-    """Classes that new images compete with in the added cross-entropy: all (default from the
-    paper), those of the current task, those of the batch and those not met yet, none: replayed
-    images alone, or shown: all images compete with all classes, each as much as it is shown
-    (ours)."""
+    """Classes that new images compete with in the added cross-entropy. all: all of them (default
+    from the paper); task: those of the current task; batch: those of the batch and those not seen
+    yet; none: only replayed images learn their labels; shown: all images compete with all classes,
+    each as much as a step shows it (the last four are ours)."""
 
     taught_rotations: Literal[1, 4, 16] = 1
     """Rotations in which the added loss shows images, each a class of its own (default from the

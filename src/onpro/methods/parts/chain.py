@@ -51,10 +51,11 @@ class ChainSettings(HarderSettings):
     """Weight of the cross-entropy of the four views (default from the official code)."""
 
     chain_rivals: Literal["all", "task", "batch", "none", "shown"] = "all"
-    """Classes that new images compete with in that cross-entropy: all (default from the official
-    code), those of the current task (ours), those of the batch and those not met yet (official for
-    ER-ACE), none: replayed images alone, or shown: all images compete with all classes, each as
-    much as it is shown (ours)."""
+    """Classes that new images compete with in that cross-entropy. all: all of them (default from
+    the official code); batch: those of the batch and those not seen yet (official code, for
+    ER-ACE); task: those of the current task; none: only replayed images learn their labels; shown:
+    all images compete with all classes, each as much as a step shows it (the last three are
+    ours)."""
 
     separate_chains: bool = False
     """Show new and replayed images in two chains (default from the official code: for ER-ACE
