@@ -87,24 +87,31 @@ CHAIN: dict[str, Values] = {
         "augmentation": "scr",
         "chain_weight": 2.0,
     },
-    "erace": {"chain_rivals": "batch", "separate_chains": True},
+    "erace": {"augmentation": "crop", "chain_rivals": "batch", "separate_chains": True},
     "derpp": {
         "optimizer": "adamw",
         "learning_rate": 5e-4,
         "weight_decay": 1e-4,
+        "augmentation": "crop",
         "logit_weight": 0.2,
         "label_weight": 1.0,
     },
     "gsa": GSA_PORT,
-    "ocm": {"chain_ce_weight": 0.25, "chain_weight": 4.0},
+    "ocm": {
+        "weight_decay": 0.0,
+        "augmentation": "scr",
+        "chain_ce_weight": 0.25,
+        "chain_weight": 4.0,
+    },
     "onpro": {"chain_ce_weight": 0.25},
 }
 """Values of a chain of views for methods (its official code)."""
 
 CHAIN_ON_SHORT_STREAMS: dict[tuple[str, str], Values] = {
-    (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
+    **{(name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS},
+    **{("erace", data): {"augmentation": "ocm"} for data in FEW_PIXELS},
 }
-"""Learning rates on short streams (ours)."""
+"""Learning rates on short streams, and no shifts of images of few pixels (ours)."""
 
 CHAIN_DATA: dict[str, Values] = {
     "tinyimagenet": {"operations": 1, "magnitude": 11},

@@ -320,3 +320,13 @@ def test_nothing_wraps_peers(wrapper: str, other: str) -> None:
 )
 def test_bad_values_are_refused(name: str, changes: dict[str, Any], word: str) -> None:
     refused(name, word, **changes)
+
+
+@pytest.mark.parametrize("wrapper", ["ccldc", "chain"])
+def test_methods_are_wrapped_with_the_settings_of_the_official_code(wrapper: str) -> None:
+    augmentations = {"er": "scr", "erace": "crop", "derpp": "crop", "gsa": "gsa", "ocm": "scr"}
+    for base, augmentation in augmentations.items():
+        settings: Any = settings_for(f"{base}-{wrapper}", "cifar100")
+        assert settings.augmentation == augmentation
+        assert settings.learning_rate == (1e-3 if base == "ocm" else 5e-4)
+        assert settings.weight_decay == (0.0 if base == "ocm" else 1e-4)

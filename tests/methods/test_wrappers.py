@@ -141,7 +141,7 @@ def test_a_wrapper_without_settings_wraps_a_method_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["er-rut", "rot", "-rot", "errr-rot"])
 def test_an_unknown_name_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="no method|no wrapper"):
+    with pytest.raises(UserError, match=r"no method|no wrapper"):
         method(name)
 
 
