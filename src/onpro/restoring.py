@@ -154,6 +154,7 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
     _check_progress(method.progress)
     classes, in_use = method.network.classes, set(learner["outputs"])
     require(in_use <= method.progress.seen <= set(range(classes)), "the classes")
+    require(learner["taken"] <= classes, "the classes")
     require(not classes or "growth" in saved["random"], "the random generators")
     for part in vars(method).values():
         if isinstance(part, (Memory, PerClassMemory)):

@@ -115,6 +115,16 @@ def test_thousands_of_corrupted_files_are_refused(
     assert became["refused"] > 1500
 
 
+def test_the_next_class_has_room(originals: dict[str, Path], tmp_path: Path) -> None:
+    """A number of classes met that is beyond those of the network would make it grow by as many."""
+    for original in originals.values():
+        state = load_state(original, kind="classifier")
+        state["learner"]["taken"] = 2**31
+        assert write(tmp_path / "corrupted", state)
+        with pytest.raises(ValueError, match="the classes"):
+            OnlineClassifier.load(tmp_path / "corrupted", device="cpu")
+
+
 def test_memory_that_runs_out_is_no_damage(
     originals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
