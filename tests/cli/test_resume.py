@@ -314,6 +314,7 @@ def test_resume_can_start_over(onpro: Command, tmp_path: Path) -> None:
         (["resume"], "name at least one run folder"),
         (["resume", "nowhere"], "there is no folder nowhere"),
         (["resume", "."], "is not the folder of a run"),
+        (["resume", __file__], "is a file: name the folder of a run"),
         (["resume", ".", "--checkpoint-every", "-1"], "0 seconds or more"),
         (["run", "er", *TINY, "--checkpoint-every", "-1"], "0 seconds or more"),
     ],

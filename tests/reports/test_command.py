@@ -39,6 +39,10 @@ def test_in_a_pipe_tables_are_markdown(out: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == f"{tables}\n\n{conditions(experiments)}\n"
 
 
+def test_no_measures_are_the_usual_ones(out: Path) -> None:
+    assert printed(out, "--measures", "") == printed(out)
+
+
 def test_on_a_terminal_tables_are_text_that_fits(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

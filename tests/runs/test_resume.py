@@ -228,7 +228,7 @@ def test_what_is_no_run_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"not the folder of a run: it has no config\.json"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text("[")
-    with pytest.raises(UserError, match=r"config\.json cannot be read"):
+    with pytest.raises(UserError, match=r"config\.json cannot be read.*; start another run"):
         read_config(tmp_path)
     (tmp_path / "config.json").write_text("[" * 10**5)
     with pytest.raises(UserError, match=r"config\.json cannot be read"):

@@ -40,6 +40,8 @@ PICTURED = {
 """Figures of a page, and what it says of them."""
 
 
+DEFAULT_MEASURES = "accuracy,forgetting"
+
 CONTENTS = ("streams", "leaderboard", "coverage", "compare")
 """Options that take the place of the tables of results."""
 
@@ -59,7 +61,7 @@ class ReportOptions:
     format: Literal["text", "markdown", "latex", "csv", "json", "html"] | None = None
     """Format, if not that of the file. (default: text on a terminal, else markdown)"""
 
-    measures: str = "accuracy,forgetting"
+    measures: str = DEFAULT_MEASURES
     """Comma-separated measures to tabulate: accuracy, forgetting, incremental, anytime, last,
     seconds, or those of a shortcut, such as reliance and following."""
 
@@ -165,7 +167,7 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     from onpro.reports.leaderboard import entries, leaderboard, used_sources
     from onpro.reports.tables import comparisons, conditions, results
 
-    measures = named_measures(options.measures)
+    measures = named_measures(options.measures or DEFAULT_MEASURES)
     for measure in measures:
         if not any(one.values(measure) for one in experiments):
             raise UserError(f"none of these runs has measured '{measure}'.")

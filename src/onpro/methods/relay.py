@@ -43,6 +43,10 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     learning_rate: float = 5e-4
     """Length of the optimizer's steps (default from the official code of MKD, for Adam)."""
 
+    weight_decay: float = 0.0
+    """Weight decay, added to the gradient (adamw: to the step) (default from the official code of
+    MKD)."""
+
     augmentation: str = "scr"
     """How the first view is made from an image: none, ocm, crop, scr, dvc, gsa, mose, or several
     joined by + (default from the official code of MKD)."""

@@ -41,13 +41,18 @@ NOTES = {"versions", "hardware", "identity", "experiment", "started"}
 def read_config(folder: Path) -> RunConfig:
     """Read the configuration of the run in a folder from its `config.json`."""
     path = folder / "config.json"
+    if folder.is_file():
+        raise UserError(f"{folder} is a file: name the folder of a run.")
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}.")
     if not path.exists():
         inside = any(folder.glob("*/config.json"))
         remedy = f"; name runs in it, such as {folder}/*" if inside else ""
         raise UserError(f"{folder} is not the folder of a run: it has no config.json{remedy}.")
-    values = read_json(path)
+    try:
+        values = read_json(path)
+    except UserError as error:
+        raise UserError(f"{str(error)[:-1]}; start another run with onpro run.") from None
     try:
         return parse_config(values)
     except UserError as error:
