@@ -38,7 +38,8 @@ def test_the_loss_has_three_weighted_terms() -> None:
     stored, labels = method.normalise(method.memory.images), method.memory.labels.clone()
     logits = method.memory.fields["logits"].clone()
     of_new = cross_entropy(network(method.normalise(third.images)), third.labels)
-    recalled, relearned = mse_loss(network(stored), logits), cross_entropy(network(stored), labels)
+    recalled = mse_loss(network(stored), logits.double())
+    relearned = cross_entropy(network(stored), labels)
     loss = of_new + 0.3 * recalled + 0.7 * relearned
     gradients = torch.autograd.grad(loss, list(network.parameters()))
 

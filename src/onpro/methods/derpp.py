@@ -110,7 +110,7 @@ class DERpp(StoresLogits[DERppSettings]):
         terms = {"new": cross_entropy(of_new, new.labels)}
         if replay:
             (of_first, of_second), (first, second) = of_replay, replay
-            recalled = mse_loss(of_first, first.fields["logits"])
+            recalled = mse_loss(of_first, first.fields["logits"].to(of_first))
             relearned = cross_entropy(of_second, second.labels)
             terms["logits"] = self.settings.logit_weight * recalled
             terms["labels"] = self.settings.label_weight * relearned
