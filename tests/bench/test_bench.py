@@ -118,7 +118,7 @@ def test_the_parts_of_a_step_sum_to_the_whole() -> None:
     batch = next(er._in_turn)
     with (
         _marked(er.method),
-        profile(activities=[ProfilerActivity.CPU]) as profiler,
+        profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler,
         record_function("step"),
     ):
         er._stepper.step(batch)
