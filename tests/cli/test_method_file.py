@@ -1,21 +1,18 @@
 """A method in a file of one's own: run, resumed, swept and tabled like any other."""
 
 import json
-import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onpro import user_file as files
 from onpro.errors import UserError
-from onpro.experiments.executors import worker
 from onpro.methods import load_file, registry
 from onpro.methods.method_file import resolve
-from onpro.runs import read_config, running
-from tests.cli.conftest import Answer, Command
+from onpro.runs import read_config
+from tests.cli.conftest import Command
+from tests.cli.own_files import forget, interrupt, nothing_imported, result
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
 
@@ -78,25 +75,9 @@ TWO = ONE + METHOD.format(cls="Another", name="another")
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget at the end what was registered."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
-    monkeypatch.setattr(files, "_LOADED", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith("onpro_file_"):
-            del sys.modules[name]
+    with nothing_imported(monkeypatch, registry, "_METHODS"):
+        yield
     registry._wrapped.cache_clear()
-
-
-def forget() -> None:
-    """Make this process as one that has not imported the file yet."""
-    for name in files._LOADED:
-        del sys.modules[name]
-    files._LOADED.clear()
-    for name in ("only-replay", "another"):
-        registry._METHODS.pop(name, None)
 
 
 @pytest.fixture
@@ -104,11 +85,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "my_method.py"
     path.write_text(ONE)
     return path
-
-
-def result(answer: Answer) -> Any:
-    assert answer.status == 0, answer.err
-    return json.loads(answer.out)
 
 
 def test_it_runs_with_its_settings_as_options(onpro: Command, file: Path, tmp_path: Path) -> None:
@@ -146,17 +122,10 @@ def interrupted(
     onpro: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A run that was stopped, as a process finds it that has not imported the file yet."""
-
-    def stopped(*given: Any, **how: Any) -> Any:
-        stream = how["trainer"].stream
-        how["stop"] = lambda: signal.SIGTERM if stream.position >= 4 else None
-        return running(*given, **how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(worker, "running", stopped)
-        assert onpro("run", "my_method.py", *TINY).status == 128 + signal.SIGTERM
-    forget()
-    (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    folder = interrupt(
+        onpro, ["run", "my_method.py", *TINY], tmp_path / "out", monkeypatch, after=4
+    )
+    forget(registry._METHODS, "only-replay", "another")
     return folder
 
 
@@ -186,7 +155,7 @@ def test_predict_imports_the_file(onpro: Command, file: Path, tmp_path: Path) ->
 
     said = result(onpro("run", "my_method.py", *TINY, "--json"))
     Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
-    forget()
+    forget(registry._METHODS, "only-replay", "another")
     (found,) = json.loads(onpro("predict", said["run"], "black.png", "--json").out)
     assert found["file"] == "black.png"
 
@@ -293,7 +262,7 @@ def test_a_file_is_imported_once_by_whatever_path(file: Path, tmp_path: Path) ->
 def test_a_configuration_is_read_back(onpro: Command, file: Path, tmp_path: Path) -> None:
     said = result(onpro("run", "my_method.py", *TINY, "--json"))
     before = read_config(tmp_path / said["run"])
-    forget()
+    forget(registry._METHODS, "only-replay", "another")
     after = read_config(tmp_path / said["run"])
     assert after.identity == before.identity == said["identity"]
     assert after.method_file == before.method_file

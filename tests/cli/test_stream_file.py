@@ -2,20 +2,17 @@
 
 import json
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from onpro import user_file as files
-from onpro.experiments.executors import worker
-from onpro.runs import read_config, running
+from onpro.runs import read_config
 from onpro.streams import find_kind, registry, stream_kind
-from tests.cli.conftest import Answer, Command
+from tests.cli.conftest import Command
+from tests.cli.own_files import forget, interrupt, nothing_imported, result
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--memory", "20", "--device", "cpu"]
 LATE = ["run", "er", "--stream", "./late.py", *TINY, "--out", "out"]
@@ -50,24 +47,8 @@ TWO = ONE + KIND.format(cls="Later", name="later")
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Forget at the end what was registered."""
-    monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
-    monkeypatch.setattr(files, "_LOADED", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if name.startswith("onpro_file_"):
-            del sys.modules[name]
-
-
-def forget() -> None:
-    """Make this process as one that has not imported the file yet."""
-    for name in files._LOADED:
-        del sys.modules[name]
-    files._LOADED.clear()
-    for name in ("late", "later"):
-        registry._kinds.pop(name, None)
+    with nothing_imported(monkeypatch, registry, "_kinds"):
+        yield
 
 
 @pytest.fixture
@@ -75,11 +56,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "late.py"
     path.write_text(ONE)
     return path
-
-
-def result(answer: Answer) -> Any:
-    assert answer.status == 0, answer.err
-    return json.loads(answer.out)
 
 
 def test_it_runs_with_its_settings_as_options(onpro: Command, file: Path, tmp_path: Path) -> None:
@@ -126,17 +102,8 @@ def interrupted(
     onpro: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A run that was stopped, as a process finds it that has not imported the file yet."""
-
-    def stopped(*given: Any, **how: Any) -> Any:
-        stream = how["trainer"].stream
-        how["stop"] = lambda: signal.SIGTERM if stream.position >= 3 else None
-        return running(*given, **how)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(worker, "running", stopped)
-        assert onpro(*LATE).status == 128 + signal.SIGTERM
-    forget()
-    (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    folder = interrupt(onpro, LATE, tmp_path / "out", monkeypatch, after=3)
+    forget(registry._kinds, "late", "later")
     return folder
 
 
@@ -164,7 +131,7 @@ def test_another_process_gets_the_configuration(onpro: Command, file: Path, tmp_
     said = result(onpro(*LATE, "--late", "30", "--json"))
     config = read_config(tmp_path / said["run"])
     sent = pickle.dumps(config)
-    forget()
+    forget(registry._kinds, "late", "later")
     received = pickle.loads(sent)
     assert received.stream == stream_kind("late", late=30)
     assert received.identity == config.identity == said["identity"]
@@ -175,7 +142,7 @@ def test_a_run_needs_no_file_to_be_reported(onpro: Command, file: Path) -> None:
     here = onpro(*LATE, "--late", "30", "--json")
     assert here.status == 0
     with_file = onpro("report", "out").out
-    forget()
+    forget(registry._kinds, "late", "later")
     file.unlink()
     assert onpro("report", "out").out == with_file
     assert "stream=late (late=30.0)" in with_file
