@@ -314,6 +314,24 @@ def test_a_methods_own_loss_and_its_predictions_do_without_taught_rotations(base
     assert torch.allclose(plain.scores(images), turned.scores(images), rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["er-mkd", "er-mkd-mirror"])
+def test_all_rotations_that_are_taught_can_predict(name: str) -> None:
+    changes: dict[str, Any] = {"taught_rotations": 4, "predict_from": "rotations", **PLAIN}
+    learned = doubled(learner(name, float64=True, **changes))
+    for batch in batches(4):
+        stepper(learned).step(batch)
+    images = batches(1)[0].images
+    faces = [images] if name == "er-mkd" else [images, images.flip(-1)]
+    with learned.predictor.evaluating():
+        expected = [
+            learned.predictor.outputs(learned.normalise(face.rot90(quarters, (2, 3))))[:, output::4]
+            for face in faces
+            for output, quarters in enumerate((0, 2, 1, 3))
+        ]
+    mean = torch.stack(expected).mean(dim=0)
+    torch.testing.assert_close(learned.scores(images), mean, rtol=1e-9, atol=1e-12)
+
+
 def test_rotations_are_refused_where_they_cannot_be_taught() -> None:
     refused("erace-mkd", "rotations", taught_rotations=4)
     refused("er-rot-mkd", "rotations", taught_rotations=4)

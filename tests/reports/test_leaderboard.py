@@ -63,6 +63,7 @@ def test_a_method_can_have_several_published_values() -> None:
 def test_ablations_and_settings_by_hand_are_left_out() -> None:
     runs = [
         finished("onpro", 0, 40.0, recipe="without-ope", **COST),
+        finished("relay-calibrated", 0, 40.0, recipe="without-teacher", **COST),
         finished("er", 0, 40.0, recipe="tuned", **COST),
     ]
     shown = {row["name"] for row in board(*runs) if row["n"]}

@@ -1,6 +1,8 @@
 """The training loop: when it evaluates, what it reports, and that it resumes anywhere."""
 
 import copy
+import itertools
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -121,6 +123,26 @@ def test_images_and_seconds_only_grow(told: tuple[Trainer, Notes]) -> None:
     assert seconds == sorted(seconds)
     assert trainer.train_seconds >= seconds[-1] > 0
     assert trainer.eval_seconds == notes.evaluations[-1].eval_seconds > 0
+
+
+def test_the_evaluation_of_a_run_is_no_training_of_the_run_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(0.0, 1e-3)
+    late = [0]
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock) + late[0])
+    slow, beside = (trainer_of(build(), Notes()) for _ in range(2))
+    predict = slow.method.predict
+
+    def delayed(images: Tensor) -> Tensor:
+        late[0] += 100
+        return predict(images)
+
+    monkeypatch.setattr(slow.method, "predict", delayed)
+    for _ in zip(slow.steps(), beside.steps(), strict=True):
+        pass
+    assert slow.eval_seconds > 100
+    assert max(slow.elapsed_seconds, beside.elapsed_seconds) < 1
 
 
 @pytest.mark.parametrize("name", ["er", "onpro"])

@@ -27,7 +27,8 @@ class ComputeOptions:
 
     precision: Literal["auto", "fp32", "tf32", "fp16", "bf16"] = "auto"
     """Precision of the network in training; auto is bf16 on a GPU, fp32 on a CPU. tf32 is fp32
-    with rounded convolutions, on GPUs. Losses and evaluation are always fp32."""
+    with rounded convolutions, on GPUs. Losses are always fp32; evaluation is tf32 on GPUs, unless
+    the precision is fp32."""
 
     engine: Literal["auto", "eager", "compile", "graph"] = "auto"
     """How steps are computed: operation by operation, with a compiled network, or as one CUDA

@@ -102,7 +102,7 @@ def _load(run: Path, device: str) -> "ImageClassifier":
             "--keep-model end --fresh."
         )
     try:
-        # The precision is that of training; predictions are always fp32.
+        # The precision is that of training; predictions of an fp32 learner are the most exact.
         classifier = ImageClassifier.from_run(run, device=device, precision="fp32")
     except (OSError, ValueError) as error:
         raise UserError(f"{str(error).rstrip('.')}.") from error

@@ -14,7 +14,7 @@ from onpro.memory import Memory, Replay, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.settings import Settings
-from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, is_pretrained
+from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, Rounding, is_pretrained
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
 from onpro.nn.optimizers import lay_out_like_parameters
@@ -69,7 +69,7 @@ class Context:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: Precision = "fp32"
-    """Of the network in training; predictions are always computed in fp32."""
+    """Of the network in training; predictions are computed in tf32 unless it is fp32."""
     channels_last: bool = True
     """Memory layout of network and images: faster than channels first, equal up to rounding."""
     fused: bool = False
@@ -80,6 +80,11 @@ class Context:
     def autocast(self) -> torch.dtype | None:
         """Half precision of the network in training; None: float32."""
         return AUTOCAST[self.precision]
+
+    @property
+    def rounding(self) -> Rounding:
+        """Of convolutions in single precision: TF32 is finer than half precision."""
+        return "ieee" if self.precision == "fp32" else "tf32"
 
     @property
     def layout(self) -> torch.memory_format:
@@ -183,7 +188,11 @@ class Method(ABC, Generic[S]):
             **heads,
         )
         return network.placed(
-            context.device, autocast=context.autocast, layout=context.layout, fused=context.fused
+            context.device,
+            autocast=context.autocast,
+            layout=context.layout,
+            rounding=context.rounding,
+            fused=context.fused,
         )
 
     def _pretrained_encoder(self) -> PretrainedEncoder | None:

@@ -16,6 +16,7 @@ from onpro.methods.parts import apf
 from onpro.methods.parts.added import AddedLoss
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
+from onpro.methods.parts.views import scores_of_rotations
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import require
 from onpro.recipes import SHORT_STREAMS, on
@@ -38,6 +39,10 @@ class MKDSettings(TeacherSettings):
     taught_rotations: Literal[1, 4, 16] = 1
     """Rotations in which the added loss shows images, each a class of its own (default from the
     paper: images as they are)."""
+
+    predict_from: Literal["image", "rotations"] = "image"
+    """What of an image is seen to predict its class: the image itself (default from the paper) or
+    all rotations that are taught."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
@@ -73,7 +78,7 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
 
     Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place. V may be
-    shown in several rotations, each a class of its own, which predictions and L do without.
+    shown in several rotations, each a class of its own, which L does without.
     """
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
@@ -135,3 +140,9 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
     def taught_outputs(self, outputs: Tensor) -> Tensor:
         """The outputs that are taught: of all rotations, or of images as they are."""
         return outputs if self.settings.taught_rotations > 1 else self.network.upright(outputs)
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """The scores of the method, or the mean of those of all rotations that are taught."""
+        if self.settings.predict_from == "image" or self.settings.taught_rotations == 1:
+            return super().eval_scores(images)
+        return scores_of_rotations(self.predictor, images)

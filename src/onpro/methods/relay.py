@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.augment import OnPixels, check_rotation, rotations
+from onpro.augment import OnPixels, check_rotation
 from onpro.losses import MASKED_LOGIT, softened_divergence, supervised_contrast
 from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
@@ -20,6 +20,7 @@ from onpro.methods.parts.chain import HarderSettings, chain_of_views
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.parts.shown import log_expected_counts
+from onpro.methods.parts.views import scores_of_rotations
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import CHAIN_DATA, FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on
@@ -61,10 +62,11 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     repeats: int = 1
     """Optimizer steps on each batch and its replay batch, each on other views (default ours)."""
 
-    rivals: Literal["task", "shown", "all"] = "task"
+    rivals: Literal["task", "current", "shown", "all"] = "task"
     """Classes that images compete with for labels. task: new images with those of their task,
-    replayed ones with all, each as much as it is stored; shown: all images with all classes, each
-    as much as a step shows it; all: with all classes alike (default ours)."""
+    replayed ones with all, each as much as it is stored; current: the same, but with all alike;
+    shown: all images with all classes, each as much as a step shows it; all: with all classes alike
+    (default ours)."""
 
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and views, in which each rotation of a class
@@ -188,18 +190,19 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         counts = log_expected_counts(self.memory, counted, len(old.labels), self.network.classes)
         if rivals == "shown":
             return counts.repeat_interleave(blocks)
+        if rivals == "current":
+            counts = torch.zeros_like(counts)
         of_task = torch.where(outputs_of(self.known.current, 1, new.labels), 0.0, MASKED_LOGIT)
         rows = torch.cat([of_task.expand(len(new.labels), -1), counts.expand(len(old.labels), -1)])
         return rows.repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """The mean of the scores of an image, of its mirror image and of their rotations."""
-        network, blocks, seen = self.predictor, self.settings.rotations, self.settings.predict_from
+        seen, network = self.settings.predict_from, self.predictor
         faces = [images] if seen == "image" else [images, images.flip(-1)]
-        turns = blocks if seen == "all" else 1
-        scores = [
-            network.outputs(turned.contiguous(memory_format=self.context.layout))[:, turn::blocks]
-            for face in faces
-            for turn, turned in enumerate(rotations(face, turns).chunk(turns))
-        ]
+        if seen == "all":
+            scores = [scores_of_rotations(network, face) for face in faces]
+        else:
+            layout = self.context.layout
+            scores = [network(face.contiguous(memory_format=layout)) for face in faces]
         return torch.stack(scores).mean(dim=0)

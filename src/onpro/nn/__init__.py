@@ -12,7 +12,7 @@ from onpro.nn.batch_norm import (
 )
 from onpro.nn.encoder import Encoder
 from onpro.nn.heads import GrowingLinear
-from onpro.nn.precision import AUTOCAST, Precision, convolutions, float32_by_default
+from onpro.nn.precision import AUTOCAST, Precision, Rounding, convolutions, float32_by_default
 from onpro.nn.pretrained import Pretrained, PretrainedEncoder, is_pretrained, without_weights
 from onpro.nn.resnet import ResNet18
 from onpro.nn.slim import Slim
@@ -27,6 +27,7 @@ __all__ = [
     "Precision",
     "Pretrained",
     "PretrainedEncoder",
+    "Rounding",
     "build_encoder",
     "check_image_size",
     "convolutions",

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from onpro.nn import (
     Encoder,
     GrowingLinear,
+    Rounding,
     build_encoder,
     convolutions,
     normalised_apart,
@@ -36,6 +37,8 @@ class Network(nn.Module):
     autocast: torch.dtype | None = None
     """Half precision of the encoder in training; None: that of its weights."""
     layout: torch.memory_format = torch.contiguous_format
+    rounding: Rounding = "ieee"
+    """Of float32 convolutions in predictions."""
     fused = False
     """Whether batch norm runs in fused kernels."""
     _passes: list[tuple[Tensor, Tensor]] | None = None
@@ -68,10 +71,11 @@ class Network(nn.Module):
         *,
         autocast: torch.dtype | None,
         layout: torch.memory_format,
+        rounding: Rounding,
         fused: bool,
     ) -> Self:
         """Move the new network to its device, ready for training."""
-        self.autocast, self.layout, self.fused = autocast, layout, fused
+        self.autocast, self.layout, self.rounding, self.fused = autocast, layout, rounding, fused
         self.to(device, memory_format=layout)  # type: ignore[call-overload] # missing in torch's stubs
         if fused:
             use_fused_kernels(self)
@@ -161,11 +165,11 @@ class Network(nn.Module):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Switch to eval mode without gradients and with IEEE arithmetic, as for predictions."""
+        """Switch to eval mode without gradients, in single precision, as for predictions."""
         training = self.training
         self.eval()
         try:
-            with torch.no_grad(), convolutions("ieee"):
+            with torch.no_grad(), convolutions(self.rounding):
                 yield
         finally:
             self.train(training)

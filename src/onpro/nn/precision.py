@@ -11,7 +11,10 @@ import torch
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 """Of a network in training. fp32 is IEEE single precision. tf32 keeps the values in single
 precision and lets a GPU round the factors of a convolution to mantissas of 10 bits. So do fp16 and
-bf16 in those training passes that they leave in single precision."""
+bf16 in those training passes that they leave in single precision, and in predictions."""
+
+Rounding = Literal["ieee", "tf32"]
+"""Of the factors of float32 convolutions on a GPU: none, or to mantissas of 10 bits."""
 
 AUTOCAST: dict[Precision, torch.dtype | None] = {
     "fp32": None,
@@ -27,7 +30,7 @@ _lock = Lock()
 
 
 @contextmanager
-def convolutions(rounding: Literal["ieee", "tf32"]) -> Iterator[None]:
+def convolutions(rounding: Rounding) -> Iterator[None]:
     """Compute float32 convolutions of cuDNN exactly, or with TF32, which is torch's default.
 
     All threads of a process share cuDNN's switch. While several want something of it, exactness

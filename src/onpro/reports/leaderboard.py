@@ -76,7 +76,8 @@ def _enters(experiment: Experiment) -> bool:
         for row in table.rows
         if row.recipe
     }
-    ablated = (experiment.method, experiment.recipe) in ablations
+    method, recipe = experiment.method, experiment.recipe or ""
+    ablated = (method, recipe) in ablations or recipe.startswith("without-")
     return bool(experiment.runs) and not experiment.by_hand and not ablated
 
 

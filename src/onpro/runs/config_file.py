@@ -19,7 +19,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "erace": {"unseen_compete": True},
     "gsa": {"head": "trained", "optimizer": "adam"},
     "ccldc": {"separate_chains": False},
-    "mkd": {"taught_rotations": 1},
+    "mkd": {"taught_rotations": 1, "predict_from": "image"},
 }
 """Settings that methods and wrappers did not always have, with the values that change nothing: runs
 without them have these."""
@@ -30,6 +30,7 @@ RETIRED: dict[str, dict[str, Any]] = {
     "scr": {"rotations": 1},
     "dvc": {"rotations": 1},
     "ccldc": {"peers": 2},
+    "relay": {"contrast": "together"},
 }
 """Settings that methods and wrappers no longer have, with the values that change nothing: runs with
 these can still be read."""

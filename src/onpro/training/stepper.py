@@ -142,8 +142,7 @@ class Stepper:
         Where the network is not trained in IEEE single precision, TF32 is precise enough for passes
         in float32, such as those that choose images to replay: it is finer than bf16.
         """
-        exact = self.method.context.precision == "fp32"
-        with convolutions("ieee" if exact else "tf32"), counting_images() as counter:
+        with convolutions(self.method.context.rounding), counting_images() as counter:
             try:
                 yield
             finally:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,15 @@ from onpro.training.observers import Checkpointer, EvaluationEvent, Listener, Pr
 from onpro.training.stepper import Stepper
 
 LOG = logging.getLogger(__name__)
+
+
+class _Evaluations(threading.local):
+    """Time that the runs of a thread have spent on evaluations; nothing else runs meanwhile."""
+
+    seconds = 0.0
+
+
+_evaluations = _Evaluations()
 
 
 class Trainer:
@@ -92,7 +102,7 @@ class Trainer:
         """Train on the rest of the stream, yielding after each step.
 
         A caller that trains several runs side by side may send their number. The time spent outside
-        the generator is not counted.
+        the generator is not counted, nor that of other runs' evaluations.
 
         A loss or weight that is not finite ends the run. It is checked only where a host–device
         sync happens anyway: at logged steps, before a checkpoint, an evaluation or a measurement of
@@ -100,7 +110,7 @@ class Trainer:
         """
         if self._evaluation_due():  # resumed between a step and the evaluation after it
             self._evaluate()
-        clock = time.perf_counter()
+        clock, evaluated = time.perf_counter(), _evaluations.seconds
         away, runs = 0.0, 1
         for batch in self.stream:
             terms = self.stepper.step(batch)
@@ -111,9 +121,10 @@ class Trainer:
             probe = self.probe if self.probe and self.probe.is_due(position) else None
             if logged or saving or due or probe:
                 values = _read(terms)  # host–device sync
-                elapsed = time.perf_counter() - clock
+                passed = time.perf_counter() - clock
+                elapsed = passed - (_evaluations.seconds - evaluated)
                 self.elapsed_seconds += elapsed
-                self.train_seconds += elapsed / runs if self._on_gpu else elapsed - away
+                self.train_seconds += elapsed / runs if self._on_gpu else passed - away
                 away = 0.0
                 if logged:
                     self._report_step(values)
@@ -123,10 +134,10 @@ class Trainer:
                 if saving:
                     self._require_finite_weights()
                     self._save()
-                clock = time.perf_counter()
+                clock, evaluated = time.perf_counter(), _evaluations.seconds
             if due:
                 self._evaluate()
-                clock = time.perf_counter()
+                clock, evaluated = time.perf_counter(), _evaluations.seconds
             paused = time.perf_counter()
             runs = (yield) or 1
             self.shared_by = max(self.shared_by, runs)
@@ -161,7 +172,9 @@ class Trainer:
         clock = time.perf_counter()
         self._settle()
         self._test(task_over)
-        self.eval_seconds += time.perf_counter() - clock
+        elapsed = time.perf_counter() - clock
+        self.eval_seconds += elapsed
+        _evaluations.seconds += elapsed
         if task_over:
             self._report_evaluation()
             self._warn_of_short_tasks()
