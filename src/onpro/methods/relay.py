@@ -12,18 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from onpro.augment import OnPixels, check_rotation
+from onpro.augment import check_rotation
 from onpro.losses import MASKED_LOGIT, softened_divergence, supervised_contrast
 from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
-from onpro.methods.parts.chain import HarderSettings, chain_of_views
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.parts.shown import log_expected_counts
 from onpro.methods.parts.views import scores_of_rotations
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
-from onpro.recipes import CHAIN_DATA, FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on
+from onpro.recipes import FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 PROJECTION = 128
@@ -34,7 +33,7 @@ TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
-class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
+class RelaySettings(TeacherSettings, ReplaySettings):
     """Settings of Relay."""
 
     optimizer: Literal["sgd", "adam", "adamw"] = "adam"
@@ -49,12 +48,8 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     MKD)."""
 
     augmentation: str = "scr"
-    """How the first view is made from an image: none, ocm, crop, scr, dvc, gsa, mose, or several
-    joined by + (default from the official code of MKD)."""
-
-    views: int = 1
-    """Number K of views of each image beside itself, each harder than the one before
-    (default ours)."""
+    """How the view of an image is made: none, ocm, crop, scr, dvc, gsa, mose, or several joined
+    by + (default from the official code of MKD)."""
 
     rotations: Literal[1, 4, 16] = 4
     """Rotations in which each image is shown, each a class of its own (default ours)."""
@@ -69,8 +64,8 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     (default ours)."""
 
     contrast_weight: float = 0.0
-    """Weight of a supervised contrast of all images and views, in which each rotation of a class
-    is a class of its own; 0: none (default ours)."""
+    """Weight of a supervised contrast of all images and their views, in which each rotation of a
+    class is a class of its own; 0: none (default ours)."""
 
     keeps: Literal["balanced", "reservoir"] = "balanced"
     """What the memory keeps: equally many images of each class, or a random sample of the stream
@@ -83,7 +78,6 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_between(1, 8, "views")
         self.require_at_least(1, "repeats")
         self.require_at_least(0, "contrast_weight")
 
@@ -98,8 +92,7 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
     inference="linear head",
     images_per_step="592, and 296 through the average",
     data={
-        **CHAIN_DATA,
-        **on({name: CHAIN_DATA[name] for name in IMAGENET}, replay_batch=10),
+        **IMAGENET,
         # A faster average, more steps, easier images where there are some hundred batches (ours).
         **on(
             {**on(SHORT_STREAMS), **on(FEW_PIXELS, augmentation="ocm")},
@@ -119,14 +112,13 @@ class RelaySettings(HarderSettings, TeacherSettings, ReplaySettings):
         "without-rivals": Recipe("classes compete alike", {"rivals": "all"}),
         "without-balance": Recipe("a random sample of the stream is kept", {"keeps": "reservoir"}),
         "without-views": Recipe("predicts from the image alone", {"predict_from": "image"}),
-        "chain": Recipe("three views, each harder than the one before", {"views": 3}),
     },
 )
 class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
-    """L = mean CE(S(x_s) + r) over s ≥ 1 + λ·mean KL(T(x_{s+1}) → S(x_s)) over s ≥ 0.
+    """L = CE(S(x̂) + r) + λ·½[KL(T(x̂)→S(x̂)) + KL(T(x̂)→S(x))].
 
-    x₀ are new and replayed images, x_s their views, each harder than the one before; x_{K+1} is
-    x_K. T is the moving average of the network S, and r decides which classes compete.
+    x are new and replayed images in all rotations, x̂ is an augmented view of them. T is the moving
+    average of the network S, and r decides which classes compete.
     """
 
     def __init__(self, settings: RelaySettings, context: Context) -> None:
@@ -142,8 +134,6 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         self.memory = self.make_memory()
         if settings.keeps == "balanced":
             self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
-        harder = OnPixels(settings.harder, context.normalise)
-        self.chain = [self.augmentation, *[harder] * (settings.views - 1)]
 
     def learn(self, batch: Batch) -> Terms:
         """Optimizer steps on the batch and a random replay batch, then the memory update."""
@@ -160,25 +150,23 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         return ()
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
-        """Cross-entropy of the views, and what the average makes of the next harder one."""
+        """Cross-entropy of the view, and distillation from what the average makes of it."""
         if not len(old.labels):  # nothing is stored yet
             return {}
         shown = new.then(old).rotated(self.settings.rotations)
-        image, *harder = chain_of_views(shown.images, self.chain, self.random["augmentation"])
-        taught = self.momentum_teacher.logits_each(*harder)
-        features = self.network.features_each(image, *harder)
-        own = [self.network.classifier(h) for h in features]
-        raised = self.raised(new, old)
-        of_labels = [cross_entropy(logits + raised, shown.labels) for logits in own[1:]]
-        pairs = zip(own, [*taught, taught[-1]], strict=True)
-        divergence = [softened_divergence(*pair) for pair in pairs]
+        view = self.augment(shown.images)
+        taught = self.momentum_teacher.logits(view)
+        features = self.network.features_each(shown.images, view)
+        of_image, of_view = map(self.network.classifier, features)
+        distilled = softened_divergence(of_image, taught) + softened_divergence(of_view, taught)
         terms = {
-            "ce": torch.stack(of_labels).mean(),
-            "taught": self.settings.teacher_weight * torch.stack(divergence).mean(),
+            "ce": cross_entropy(of_view + self.raised(new, old), shown.labels),
+            "taught": self.settings.teacher_weight / 2 * distilled,
         }
         if weight := self.settings.contrast_weight:
-            z, labels = self.network.embed(torch.cat([*features])), shown.labels.repeat(len(own))
-            terms["contrast"] = weight * supervised_contrast(z @ z.T, labels, TEMPERATURE).mean()
+            z = self.network.embed(torch.cat([*features]))
+            contrast = supervised_contrast(z @ z.T, shown.labels.repeat(2), TEMPERATURE)
+            terms["contrast"] = weight * contrast.mean()
         return terms
 
     def raised(self, new: Labelled, old: Labelled) -> Tensor:

@@ -30,7 +30,13 @@ RETIRED: dict[str, dict[str, Any]] = {
     "scr": {"rotations": 1},
     "dvc": {"rotations": 1},
     "ccldc": {"peers": 2},
-    "relay": {"contrast": "together"},
+    "relay": {
+        "views": 1,
+        "operations": 3,
+        "magnitude": 15,
+        "operations_per": "batch",
+        "contrast": "together",
+    },
 }
 """Settings that methods and wrappers no longer have, with the values that change nothing: runs with
 these can still be read."""

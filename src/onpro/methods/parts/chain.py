@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from onpro.augment import Augmentation, ColorJitter, OnPixels, RandAugmentation, ScrAugmentation
+from onpro.augment import ColorJitter, OnPixels, RandAugmentation, ScrAugmentation
 from onpro.losses import softened_divergence
 from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts.added import AddedLoss, of_each
@@ -16,36 +16,18 @@ from onpro.methods.settings import Settings
 
 
 @dataclass(frozen=True)
-class HarderSettings(Settings):
-    """Settings of RandAugment, which makes a view harder."""
+class ChainSettings(Settings):
+    """Settings of the chain of views."""
 
     operations: int = 3
-    """Operations of RandAugment from one view to the next (default from the official code of
-    CCL-DC)."""
+    """Operations of RandAugment from one view to the next (default from the official code)."""
 
     magnitude: int = 15
-    """Strength of RandAugment, from 0 to 30 (default from the official code of CCL-DC, for
-    CIFAR)."""
+    """Strength of RandAugment, from 0 to 30 (default from the official code, for CIFAR)."""
 
     operations_per: Literal["batch", "image"] = "batch"
-    """Whether a batch shares its operations (default from the official code of CCL-DC) or each
-    image draws its own."""
-
-    def check(self) -> None:
-        """Refuse values that cannot work."""
-        super().check()
-        self.require_at_least(0, "operations")
-        self.require_between(0, 30, "magnitude")
-
-    @property
-    def harder(self) -> RandAugmentation:
-        """RandAugment as the settings say."""
-        return RandAugmentation(self.operations, self.magnitude, self.operations_per)
-
-
-@dataclass(frozen=True)
-class ChainSettings(HarderSettings):
-    """Settings of the chain of views."""
+    """Whether a batch shares its operations (default from the official code) or each image draws
+    its own."""
 
     chain_ce_weight: float = 0.5
     """Weight of the cross-entropy of the four views (default from the official code)."""
@@ -67,7 +49,8 @@ class ChainSettings(HarderSettings):
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_at_least(0, "chain_ce_weight", "chain_weight")
+        self.require_at_least(0, "operations", "chain_ce_weight", "chain_weight")
+        self.require_between(0, 30, "magnitude")
 
 
 class ChainLoss(AddedLoss[ChainSettings]):
@@ -81,7 +64,8 @@ class ChainLoss(AddedLoss[ChainSettings]):
         super().__init__(settings, context)
         self.learns_new_by_replay_only &= settings.chain_rivals == "none"
         crop = ScrAugmentation(area=(0.6, 1.0), jitter=ColorJitter(probability=0.0), gray=0.0)
-        steps = crop, settings.harder, settings.harder
+        harder = RandAugmentation(settings.operations, settings.magnitude, settings.operations_per)
+        steps = crop, harder, harder
         self.chain = [OnPixels(step, context.normalise) for step in steps]
 
     def weighted_plain_terms(
@@ -138,15 +122,8 @@ class ChainLoss(AddedLoss[ChainSettings]):
         }
 
     def views(self, images: Tensor) -> list[Tensor]:
-        """x₀ … x₃, see `chain_of_views`."""
-        return chain_of_views(images, self.chain, self.random["augmentation"])
-
-
-def chain_of_views(
-    images: Tensor, chain: Sequence[Augmentation], generator: torch.Generator
-) -> list[Tensor]:
-    """x₀ … x_K: the images, and K views of them, each augmented from the one before."""
-    views = [images]
-    for harder in chain:
-        views.append(harder(views[-1], generator))
-    return views
+        """x₀ … x₃: the images, and views of them, each augmented from the one before."""
+        views = [images]
+        for harder in self.chain:
+            views.append(harder(views[-1], self.random["augmentation"]))
+        return views
