@@ -62,9 +62,13 @@ def test_the_loss_is_that_of_the_view_and_what_the_average_makes_of_it() -> None
     torch.testing.assert_close(terms["taught"], 1.5 * distilled, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("rivals", ["task", "current"])
-def test_new_images_compete_with_the_classes_of_their_task_alone(rivals: str) -> None:
-    learned = doubled(learner("relay", float64=True, rivals=rivals, **ONCE))
+@pytest.mark.parametrize(
+    ("rivals", "handicap"),
+    [("task", 0.0), ("current", 0.0), ("current", 0.7), ("all", 0.7), ("shown", 0.7)],
+)
+def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float) -> None:
+    """A step of the second task, whose classes are 2 and 3."""
+    learned = doubled(learner("relay", float64=True, rivals=rivals, handicap=handicap, **ONCE))
     learned.augmentation = halved
     train = stepper(learned)
     stored, new = [*batches(10), *batches(1, start=10)], batches(1, start=11)[0]
@@ -73,19 +77,18 @@ def test_new_images_compete_with_the_classes_of_their_task_alone(rivals: str) ->
     student = deepcopy(learned.network)
     terms = train.step(new)
     images, outputs = zip(shown(learned, new), shown(learned, *stored), strict=True)
-    of_new, of_old = student.logits(torch.cat(images) / 2).split([40, 440])
-    counts = torch.tensor([(outputs[1] // 4 == output // 4).sum() for output in range(16)]).log()
-    counts = counts * (rivals == "task")
-    losses = [  # classes 2 and 3 are those of the second task
-        *(
-            cross_entropy(row[8:], output - 8)
-            for row, output in zip(of_new, outputs[0], strict=True)
-        ),
-        *(
-            cross_entropy(row + counts, output)
-            for row, output in zip(of_old, outputs[1], strict=True)
-        ),
-    ]
+    logits = student.logits(torch.cat(images) / 2)
+    counted = torch.cat(outputs) if rivals == "shown" else outputs[1]
+    counts = torch.tensor([(counted // 4 == output // 4).sum() for output in range(16)]).log()
+    losses: list[Tensor] = []
+    for row, output in zip(logits, torch.cat(outputs), strict=True):
+        is_new = len(losses) < 40
+        rivalling = row + counts if rivals in ("task", "shown") else row
+        if is_new and rivals in ("task", "current"):
+            losses.append(cross_entropy(row[8:], output - 8))
+            continue
+        handicaps = torch.tensor([0.0] * 8 + [0.0 if is_new else handicap] * 8)
+        losses.append(cross_entropy(rivalling + handicaps, output))
     torch.testing.assert_close(terms["ce"], torch.stack(losses).mean(), rtol=1e-6, atol=0)
 
 
@@ -183,6 +186,7 @@ def test_each_part_can_be_left_out_by_name() -> None:
     [
         ("repeats", {"repeats": 0}),
         ("contrast weight", {"contrast_weight": -1.0}),
+        ("handicap", {"handicap": -1.0}),
         ("rotations", {"rotations": 3}),
         ("teacher rate", {"teacher_rate": 1.0}),
         ("teacher weight", {"teacher_weight": -1.0}),

@@ -63,6 +63,10 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     shown: all images with all classes, each as much as a step shows it; all: with all classes alike
     (default ours)."""
 
+    handicap: float = 0.0
+    """What the logits of the current task's classes are raised by where replayed images learn their
+    labels, so that predictions, which do without it, prefer these classes less (default ours)."""
+
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and their views, in which each rotation of a
     class is a class of its own; 0: none (default ours)."""
@@ -79,7 +83,7 @@ class RelaySettings(TeacherSettings, ReplaySettings):
         """Refuse values that cannot work."""
         super().check()
         self.require_at_least(1, "repeats")
-        self.require_at_least(0, "contrast_weight")
+        self.require_at_least(0, "contrast_weight", "handicap")
 
 
 @register(
@@ -171,18 +175,22 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
 
     def raised(self, new: Labelled, old: Labelled) -> Tensor:
         """r: what is added to logits (n, outputs) to learn labels from them."""
-        rivals, blocks = self.settings.rivals, self.settings.rotations
-        if rivals == "all":
-            return torch.zeros((), device=self.context.device)
-        counted = new.labels if rivals == "shown" else new.labels[:0]
-        counts = log_expected_counts(self.memory, counted, len(old.labels), self.network.classes)
-        if rivals == "shown":
-            return counts.repeat_interleave(blocks)
-        if rivals == "current":
-            counts = torch.zeros_like(counts)
-        of_task = torch.where(outputs_of(self.known.current, 1, new.labels), 0.0, MASKED_LOGIT)
-        rows = torch.cat([of_task.expand(len(new.labels), -1), counts.expand(len(old.labels), -1)])
-        return rows.repeat_interleave(blocks, dim=1).repeat(blocks, 1)
+        rivals, blocks, classes = (
+            self.settings.rivals,
+            self.settings.rotations,
+            self.network.classes,
+        )
+        current = outputs_of(self.known.current, 1, new.labels)
+        alike = torch.zeros(classes, device=current.device)
+        if rivals in ("task", "shown"):
+            counted = new.labels if rivals == "shown" else new.labels[:0]
+            alike = log_expected_counts(self.memory, counted, len(old.labels), classes)
+        of_new = alike
+        if rivals in ("task", "current"):
+            of_new = torch.where(current, 0.0, MASKED_LOGIT)
+        of_old = alike + self.settings.handicap * current
+        rows = [of_new.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
+        return torch.cat(rows).repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """The mean of the scores of an image, of its mirror image and of their rotations."""
