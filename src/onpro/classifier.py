@@ -29,7 +29,8 @@ class OnlineClassifier(ImageClassifier, ClassifierMixin, BaseEstimator):  # type
         memory: Number of images that may be kept.
         seed: Seed of everything random.
         device: "auto" (a GPU where there is one), "cpu", "cuda", or a device of torch.
-        precision: Of the network in training: "auto", "fp32", "tf32", "fp16" or "bf16".
+        precision: Of the network in training: "auto", "fp32", "tf32", "fp16" or "bf16". On a GPU,
+            predictions are in tf32 unless it is "fp32".
         batch_size: A call with more images is learned in batches of this size, in order.
         image_size: Side to which every image is resized; None: all have the size of the first.
         mean: Mean of the pixels scaled to 0…1, one number or one for each channel.

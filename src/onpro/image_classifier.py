@@ -305,7 +305,8 @@ class ImageClassifier:
         Args:
             run: The folder of the run.
             device: As in the constructor.
-            precision: As in the constructor; None: that of the run.
+            precision: As in the constructor; None: that of the run, or "auto" if that was usual on
+                the run's device.
 
         Raises:
             FileNotFoundError: if there is no such folder, or no model in it.

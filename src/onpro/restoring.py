@@ -15,6 +15,7 @@ from onpro.inputs import MAX_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
+from onpro.methods.former import settings_of_today
 from onpro.methods.registry import AnyMethod
 from onpro.nn.pretrained import own_rate
 from onpro.streams import Progress
@@ -48,7 +49,9 @@ def upgraded(state: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: if a setting it was trained with no longer exists.
     """
-    return dict(state) if state["version"] > 1 else _from_version_1(state)
+    state = dict(state) if state["version"] > 1 else _from_version_1(state)
+    params = state["params"]
+    return state | {"params": settings_of_today(params["method"], params)}
 
 
 def _from_version_1(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -332,6 +332,11 @@ def test_all_rotations_that_are_taught_can_predict(name: str) -> None:
     torch.testing.assert_close(learned.scores(images), mean, rtol=1e-9, atol=1e-12)
 
 
+def test_predictions_from_rotations_are_refused_where_there_are_none_or_others_predict() -> None:
+    refused("er-mkd", "taught rotations", predict_from="rotations")
+    refused("er-mirror-mkd", "er-mkd-mirror", predict_from="rotations", taught_rotations=4)
+
+
 def test_rotations_are_refused_where_they_cannot_be_taught() -> None:
     refused("erace-mkd", "rotations", taught_rotations=4)
     refused("er-rot-mkd", "rotations", taught_rotations=4)

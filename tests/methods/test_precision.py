@@ -71,7 +71,9 @@ def train(learner: AnyMethod) -> None:
     stepper(learner).finish_task()
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
+@pytest.mark.parametrize(
+    "name", [*sorted(methods()), "er-mkd", "er-calibrated", "er-gwm", "er-ccldc"]
+)
 def test_training_and_predictions_round_alike(name: str) -> None:
     rounded = learner(name, "tf32")
     assert heard_in(lambda: train(rounded)) == {"tf32"}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,30 +67,32 @@ def test_the_loss_is_that_of_the_view_and_what_the_average_makes_of_it() -> None
     ("rivals", "handicap"),
     [("task", 0.0), ("current", 0.0), ("current", 0.7), ("all", 0.7), ("shown", 0.7)],
 )
-def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float) -> None:
-    """A step of the second task, whose classes are 2 and 3."""
+@pytest.mark.parametrize("mixed", [False, True])
+def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float, mixed: bool) -> None:
+    """A step of the second task, whose classes are 2 and 3; class 0 may be in its batch too."""
     learned = doubled(learner("relay", float64=True, rivals=rivals, handicap=handicap, **ONCE))
     learned.augmentation = halved
     train = stepper(learned)
     stored, new = [*batches(10), *batches(1, start=10)], batches(1, start=11)[0]
     for batch in stored:
         train.step(batch)
+    if mixed:
+        again = stored[0].labels == 0
+        pixels = torch.cat([new.images, stored[0].images[again]])
+        new = replace(new, images=pixels, labels=torch.cat([new.labels, stored[0].labels[again]]))
     student = deepcopy(learned.network)
     terms = train.step(new)
     images, outputs = zip(shown(learned, new), shown(learned, *stored), strict=True)
     logits = student.logits(torch.cat(images) / 2)
     counted = torch.cat(outputs) if rivals == "shown" else outputs[1]
     counts = torch.tensor([(counted // 4 == output // 4).sum() for output in range(16)]).log()
-    losses: list[Tensor] = []
-    for row, output in zip(logits, torch.cat(outputs), strict=True):
-        is_new = len(losses) < 40
-        rivalling = row + counts if rivals in ("task", "shown") else row
-        if is_new and rivals in ("task", "current"):
-            losses.append(cross_entropy(row[8:], output - 8))
-            continue
-        handicaps = torch.tensor([0.0] * 8 + [0.0 if is_new else handicap] * 8)
-        losses.append(cross_entropy(rivalling + handicaps, output))
-    torch.testing.assert_close(terms["ce"], torch.stack(losses).mean(), rtol=1e-6, atol=0)
+    counts = counts * (rivals in ("task", "shown"))
+    current = torch.tensor([0.0] * 8 + [1.0] * 8)
+    masked = torch.tensor([0.0 if output // 4 in new.labels else -1e9 for output in range(16)])
+    of_new = masked if rivals in ("task", "current") else counts
+    offsets = [of_new] * len(outputs[0]) + [counts + handicap * current] * len(outputs[1])
+    expected = cross_entropy(logits + torch.stack(offsets), torch.cat(outputs))
+    torch.testing.assert_close(terms["ce"], expected, rtol=1e-6, atol=0)
 
 
 def test_each_rotation_of_a_class_is_contrasted_with_all_others() -> None:

@@ -23,6 +23,7 @@ from onpro.figures.style import (
     wrapped,
 )
 from onpro.methods.registry import AnyMethod
+from onpro.nn import convolutions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,7 +108,8 @@ def gradcam(method: AnyMethod, image: Tensor, *, fine: bool = False) -> tuple[Te
     network = method.predictor
     x = method.normalise(image[None]).requires_grad_()  # for maps of a frozen encoder
     network.eval()
-    with torch.enable_grad(), _last_maps(network.encoder) as maps:
+    exactness = convolutions(network.rounding)
+    with torch.enable_grad(), exactness, _last_maps(network.encoder) as maps:
         scores = network(x)[0]
         predicted = int(scores.argmax())
         larger = [found for found in maps if found.shape[-1] > maps[-1].shape[-1]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onpro import augment
 from onpro.losses import softened_divergence
-from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.base import Context, Labelled, Method, Terms
 from onpro.methods.parts import apf
 from onpro.methods.parts.added import AddedLoss
 from onpro.methods.parts.apf import Mixture
@@ -83,6 +83,16 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:
         super().__init__(settings, context)
+        if settings.predict_from == "rotations":
+            require(
+                settings.taught_rotations > 1,
+                "there are no rotations to predict from: set the taught rotations to 4 or 16.",
+            )
+            require(
+                getattr(super().eval_scores, "__func__", None) is Method.eval_scores,
+                "mirror images can be predicted from all rotations if mirror comes after mkd, as "
+                "in er-mkd-mirror.",
+            )
         self.learns_new_by_replay_only &= settings.taught_rivals == "none"
         self.start_average()
         self.harder = augment.build(
@@ -143,6 +153,6 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """The scores of the method, or the mean of those of all rotations that are taught."""
-        if self.settings.predict_from == "image" or self.settings.taught_rotations == 1:
+        if self.settings.predict_from == "image":
             return super().eval_scores(images)
         return scores_of_rotations(self.predictor, images)

@@ -59,13 +59,13 @@ class RelaySettings(TeacherSettings, ReplaySettings):
 
     rivals: Literal["task", "current", "shown", "all"] = "task"
     """Classes that images compete with for labels. task: new images with those of their task,
-    replayed ones with all, each as much as it is stored; current: the same, but with all alike;
-    shown: all images with all classes, each as much as a step shows it; all: with all classes alike
-    (default ours)."""
+    replayed ones with all, each as much as it is stored; current: new images as with task, replayed
+    ones with all classes alike; shown: all images with all classes, each as much as a step shows
+    it; all: with all classes alike (default ours)."""
 
     handicap: float = 0.0
-    """What the logits of the current task's classes are raised by where replayed images learn their
-    labels, so that predictions, which do without it, prefer these classes less (default ours)."""
+    """Added to the logits of the current task's classes when replayed images learn their labels.
+    Predictions leave it out, so that they favour these classes less (default ours)."""
 
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and their views, in which each rotation of a
@@ -180,16 +180,15 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
             self.settings.rotations,
             self.network.classes,
         )
-        current = outputs_of(self.known.current, 1, new.labels)
-        alike = torch.zeros(classes, device=current.device)
+        offsets = torch.zeros(classes, device=self.context.device)
         if rivals in ("task", "shown"):
             counted = new.labels if rivals == "shown" else new.labels[:0]
-            alike = log_expected_counts(self.memory, counted, len(old.labels), classes)
-        of_new = alike
+            offsets = log_expected_counts(self.memory, counted, len(old.labels), classes)
+        of_old = offsets + self.settings.handicap * self.known.current
         if rivals in ("task", "current"):
-            of_new = torch.where(current, 0.0, MASKED_LOGIT)
-        of_old = alike + self.settings.handicap * current
-        rows = [of_new.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
+            competing = outputs_of(self.known.current, 1, new.labels)
+            offsets = torch.where(competing, 0.0, MASKED_LOGIT)
+        rows = [offsets.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
         return torch.cat(rows).repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 
     def eval_scores(self, images: Tensor) -> Tensor:

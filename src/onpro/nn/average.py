@@ -42,11 +42,6 @@ class MovingAverage:
         """Logits (n, outputs) of network input."""
         return self.network.logits(images)
 
-    @torch.no_grad()
-    def logits_each(self, *batches: Tensor) -> list[Tensor]:
-        """Logits (n, outputs) of batches of network input, each in a forward pass of its own."""
-        return self.network.logits_each(*batches)
-
     def grow(self, network: Network) -> None:
         """Add the outputs that a network has more, as at the start."""
         known = self.network.classifier.out_features

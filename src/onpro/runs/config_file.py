@@ -8,39 +8,12 @@ from typing import Any, get_type_hints
 from onpro._version import __version__
 from onpro.errors import UserError
 from onpro.methods import method
-from onpro.methods.settings import PRETRAINED
+from onpro.methods.former import settings_of_today
 from onpro.runs.config import OPTIONAL, PLACE, SHORTCUT, RunConfig, digest
 from onpro.runs.files import read_json
 from onpro.streams import Disjoint, StreamKind, stream_kind
 from onpro.user_file import UserFile
 from onpro.validation import described, fits
-
-ADDED: dict[str, dict[str, Any]] = {
-    "erace": {"unseen_compete": True},
-    "gsa": {"head": "trained", "optimizer": "adam"},
-    "ccldc": {"separate_chains": False},
-    "mkd": {"taught_rotations": 1, "predict_from": "image"},
-    "relay": {"handicap": 0.0},
-}
-"""Settings that methods and wrappers did not always have, with the values that change nothing: runs
-without them have these."""
-
-RETIRED: dict[str, dict[str, Any]] = {
-    "er": {"distillation": 0.0, "rotations": 1},
-    "aser": {"rotations": 1},
-    "scr": {"rotations": 1},
-    "dvc": {"rotations": 1},
-    "ccldc": {"peers": 2},
-    "relay": {
-        "views": 1,
-        "operations": 3,
-        "magnitude": 15,
-        "operations_per": "batch",
-        "contrast": "together",
-    },
-}
-"""Settings that methods and wrappers no longer have, with the values that change nothing: runs with
-these can still be read."""
 
 NOTES = {"versions", "hardware", "identity", "experiment", "started"}
 """What `config.json` holds beside the configuration."""
@@ -74,7 +47,7 @@ def parse_config(values: Any) -> RunConfig:
         _import_file(name, config.pop(f"{name}_file", None), config.pop(f"{name}_sha256", None))
     settings_type = method(config["method"]).settings_type
     known = {field.name for field in fields(settings_type)}
-    settings = _of_today(settings, config["method"], known)
+    settings = settings_of_today(config["method"], settings)
     types = get_type_hints(RunConfig) | {"data_dir": str | None}
     differ = _difference(
         config,
@@ -105,20 +78,6 @@ def parse_config(values: Any) -> RunConfig:
             "run."
         )
     return read
-
-
-def _of_today(settings: dict[str, Any], method: str, known: set[str]) -> dict[str, Any]:
-    """Return settings as this version has them, of a run that may be of an older one."""
-    added, retired = dict(PRETRAINED), dict[str, Any]()
-    for part in method.split("-"):  # the method, then its wrappers
-        added |= ADDED.get(part, {})
-        retired |= RETIRED.get(part, {})
-    kept = {
-        name: value
-        for name, value in settings.items()
-        if name in known or name not in retired or value != retired[name]
-    }
-    return {name: value for name, value in added.items() if name in known} | kept
 
 
 def _import_file(name: str, path: Any, digest: Any) -> None:

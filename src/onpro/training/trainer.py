@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 
 class _Evaluations(threading.local):
-    """Time that the runs of a thread have spent on evaluations; nothing else runs meanwhile."""
+    """Time that the runs of a thread have spent on evaluations; no run takes a step meanwhile."""
 
     seconds = 0.0
 
