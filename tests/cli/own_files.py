@@ -61,3 +61,24 @@ def interrupt(
         assert onpro(*arguments).status == 128 + signal.SIGTERM
     (folder,) = (path for path in out.iterdir() if path.is_dir())
     return folder
+
+
+def goes_on(onpro: Command, interrupted: Path, arguments: list[str]) -> None:
+    """Check that an interrupted run ends as one does that was never interrupted."""
+    resumed = result(onpro("resume", str(interrupted), "--json"))
+    again = result(onpro(*arguments, "--fresh", "--json"))
+    assert resumed["accuracy"] == again["accuracy"]
+    assert resumed["identity"] == again["identity"]
+
+
+def needs_its_file(onpro: Command, interrupted: Path, file: Path) -> None:
+    """Check that an interrupted run is refused once its file has changed, and once it is gone."""
+    file.write_text(file.read_text() + "\n")
+    answer = onpro("resume", str(interrupted))
+    assert answer.status == 2
+    assert f"{file.name} has changed since the run began: undo that" in answer.err
+    file.unlink()
+    answer = onpro("resume", str(interrupted))
+    assert answer.status == 2
+    assert f"{file.name}, which the run needs, is gone: put it back." in answer.err
+    assert "Traceback" not in answer.err

@@ -12,7 +12,14 @@ from onpro.methods import load_file, registry
 from onpro.methods.method_file import resolve
 from onpro.runs import read_config
 from tests.cli.conftest import Command
-from tests.cli.own_files import forget, interrupt, nothing_imported, result
+from tests.cli.own_files import (
+    forget,
+    goes_on,
+    interrupt,
+    needs_its_file,
+    nothing_imported,
+    result,
+)
 
 TINY = ["--data", "tiny", "--limit-per-class", "6", "--device", "cpu", "--out", "out"]
 
@@ -130,24 +137,13 @@ def interrupted(
 
 
 def test_an_interrupted_run_goes_on(onpro: Command, interrupted: Path) -> None:
-    resumed = result(onpro("resume", str(interrupted), "--json"))
-    again = result(onpro("run", "my_method.py", *TINY, "--fresh", "--json"))
-    assert resumed["accuracy"] == again["accuracy"]
-    assert resumed["identity"] == again["identity"]
+    goes_on(onpro, interrupted, ["run", "my_method.py", *TINY])
 
 
 def test_a_run_whose_file_is_gone_or_changed_is_refused(
     onpro: Command, interrupted: Path, file: Path
 ) -> None:
-    file.write_text(ONE + "\n")
-    answer = onpro("resume", str(interrupted))
-    assert answer.status == 2
-    assert "my_method.py has changed since the run began: undo that" in answer.err
-    file.unlink()
-    answer = onpro("resume", str(interrupted))
-    assert answer.status == 2
-    assert "my_method.py, which the run needs, is gone: put it back." in answer.err
-    assert "Traceback" not in answer.err
+    needs_its_file(onpro, interrupted, file)
 
 
 def test_predict_imports_the_file(onpro: Command, file: Path, tmp_path: Path) -> None:

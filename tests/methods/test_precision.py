@@ -11,6 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from onpro.augment import Normalise
 from onpro.data.tiny import tiny
+from onpro.figures.gradcam import gradcam
 from onpro.methods import Context, method, methods, settings_for
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Precision
@@ -100,6 +101,12 @@ def test_fp32_never_rounds(name: str) -> None:
 def test_what_chooses_images_in_bf16_is_rounded_to_tf32(name: str) -> None:
     half = learner(name, "bf16")
     assert heard_in(lambda: train(half)) == {"tf32"}
+
+
+@pytest.mark.parametrize(("precision", "rounding"), [("fp32", "ieee"), ("tf32", "tf32")])
+def test_maps_of_attention_round_as_predictions_do(precision: Precision, rounding: str) -> None:
+    learned = learner("er", precision)
+    assert heard_in(lambda: gradcam(learned, DATA.test.images[0])) == {rounding}
 
 
 def test_predictions_in_bf16_are_rounded_to_tf32() -> None:

@@ -175,20 +175,17 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
 
     def raised(self, new: Labelled, old: Labelled) -> Tensor:
         """r: what is added to logits (n, outputs) to learn labels from them."""
-        rivals, blocks, classes = (
-            self.settings.rivals,
-            self.settings.rotations,
-            self.network.classes,
-        )
-        offsets = torch.zeros(classes, device=self.context.device)
+        rivals, current = self.settings.rivals, self.known.current
+        offsets = torch.zeros(len(current), device=current.device)
         if rivals in ("task", "shown"):
             counted = new.labels if rivals == "shown" else new.labels[:0]
-            offsets = log_expected_counts(self.memory, counted, len(old.labels), classes)
-        of_old = offsets + self.settings.handicap * self.known.current
+            offsets = log_expected_counts(self.memory, counted, len(old.labels), len(current))
+        of_old = offsets + self.settings.handicap * current
         if rivals in ("task", "current"):
-            competing = outputs_of(self.known.current, 1, new.labels)
+            competing = outputs_of(current, 1, new.labels)
             offsets = torch.where(competing, 0.0, MASKED_LOGIT)
         rows = [offsets.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
+        blocks = self.settings.rotations
         return torch.cat(rows).repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 
     def eval_scores(self, images: Tensor) -> Tensor:
