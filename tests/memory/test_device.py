@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onpro.memory import Memory, reservoir, retrieval
+from onpro.memory import Memory, balanced, reservoir, retrieval
+from onpro.memory.memory import FieldSpec
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,10 +24,20 @@ def _no_waiting() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_waiting")
-@pytest.mark.parametrize("update", [reservoir.reservoir_batch, reservoir.reservoir_sequential])
-def test_nothing_waits_for_the_device(update: Callable[..., Tensor]) -> None:
+@pytest.mark.parametrize(
+    ("update", "fields"),
+    [
+        (reservoir.reservoir_batch, {}),
+        (reservoir.reservoir_sequential, {}),
+        (balanced.balanced, {"key": balanced.KEY}),
+        (balanced.gradual, {"key": balanced.KEY}),
+    ],
+)
+def test_nothing_waits_for_the_device(
+    update: Callable[..., Tensor], fields: dict[str, FieldSpec]
+) -> None:
     generator = torch.Generator("cuda").manual_seed(0)
-    extra = {"logits": ((4,), torch.float32)}
+    extra: dict[str, FieldSpec] = {"logits": ((4,), torch.float32), **fields}
     memory = Memory(50, (3, 8, 8), device="cuda", extra=extra)
     for _ in range(8):
         images = torch.zeros(10, 3, 8, 8, dtype=torch.uint8, device="cuda")

@@ -86,11 +86,11 @@ def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float, mixe
     logits = student.logits(torch.cat(images) / 2)
     counted = torch.cat(outputs) if rivals == "shown" else outputs[1]
     counts = torch.tensor([(counted // 4 == output // 4).sum() for output in range(16)]).log()
-    counts = counts * (rivals in ("task", "shown"))
     current = torch.tensor([0.0] * 8 + [1.0] * 8)
+    of_old = counts * (rivals in ("task", "shown")) + handicap * current
     masked = torch.tensor([0.0 if output // 4 in new.labels else -1e9 for output in range(16)])
-    of_new = masked if rivals in ("task", "current") else counts
-    offsets = [of_new] * len(outputs[0]) + [counts + handicap * current] * len(outputs[1])
+    of_new = masked if rivals in ("task", "current") else of_old
+    offsets = [of_new] * len(outputs[0]) + [of_old] * len(outputs[1])
     expected = cross_entropy(logits + torch.stack(offsets), torch.cat(outputs))
     torch.testing.assert_close(terms["ce"], expected, rtol=1e-6, atol=0)
 
@@ -138,13 +138,15 @@ def test_without_its_parts_it_is_er_with_mkd() -> None:
     assert all(torch.allclose(*pair, rtol=1e-9, atol=1e-12) for pair in pairs)
 
 
-@pytest.mark.parametrize("keeps", ["balanced", "reservoir"])
+@pytest.mark.parametrize("keeps", ["balanced", "gradual", "reservoir"])
 def test_the_memory_keeps_what_is_asked_for(keeps: str) -> None:
+    """Classes 2 and 3 arrive in the second half; 20 of 200 images are kept."""
     learned = learner("relay", keeps=keeps, memory=20, rotations=1)
-    for batch in batches(20):
+    for batch in batches(12):
         stepper(learned).step(batch)
     counts = Counter(learned.memory.labels.tolist())
     assert (sorted(counts.values()) == [5, 5, 5, 5]) == (keeps == "balanced")
+    assert (counts[0] == counts[1] > counts[2] + counts[3]) == (keeps == "gradual")
 
 
 @pytest.mark.parametrize("seen", ["all", "mirrored", "image"])

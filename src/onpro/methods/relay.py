@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.augment import check_rotation
 from onpro.losses import MASKED_LOGIT, softened_divergence, supervised_contrast
-from onpro.memory.balanced import KEY, balanced
+from onpro.memory.balanced import KEY, balanced, gradual
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
@@ -64,16 +64,16 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     it; all: with all classes alike (default ours)."""
 
     handicap: float = 0.0
-    """Added to the logits of the current task's classes when replayed images learn their labels.
-    Predictions leave it out, so that they favour these classes less (default ours)."""
+    """Added to the logits of the current task's classes when labels are learned. Predictions leave
+    it out, so that they favour these classes less (default ours)."""
 
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and their views, in which each rotation of a
     class is a class of its own; 0: none (default ours)."""
 
-    keeps: Literal["balanced", "reservoir"] = "balanced"
-    """What the memory keeps: equally many images of each class, or a random sample of the stream
-    (default ours)."""
+    keeps: Literal["balanced", "gradual", "reservoir"] = "balanced"
+    """What the memory keeps: equally many images of each class; the same, but classes that arrive
+    enter as slowly as into a reservoir; or a random sample of the stream (default ours)."""
 
     predict_from: Literal["all", "mirrored", "image"] = "all"
     """What of an image is seen to predict its class: all rotations of the image and its mirror
@@ -135,9 +135,11 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
         self.known = KnownClasses(self.network.classes, context.device)
-        self.memory = self.make_memory()
-        if settings.keeps == "balanced":
-            self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
+        if settings.keeps == "reservoir":
+            self.memory = self.make_memory()
+        else:
+            self.memory = self.make_memory(key=KEY)
+            self.memory_policy = balanced if settings.keeps == "balanced" else gradual
 
     def learn(self, batch: Batch) -> Terms:
         """Optimizer steps on the batch and a random replay batch, then the memory update."""
@@ -176,15 +178,15 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
     def raised(self, new: Labelled, old: Labelled) -> Tensor:
         """r: what is added to logits (n, outputs) to learn labels from them."""
         rivals, current = self.settings.rivals, self.known.current
-        offsets = torch.zeros(len(current), device=current.device)
+        of_old = self.settings.handicap * current
         if rivals in ("task", "shown"):
             counted = new.labels if rivals == "shown" else new.labels[:0]
-            offsets = log_expected_counts(self.memory, counted, len(old.labels), len(current))
-        of_old = offsets + self.settings.handicap * current
+            counts = log_expected_counts(self.memory, counted, len(old.labels), len(current))
+            of_old = of_old + counts
+        of_new = of_old
         if rivals in ("task", "current"):
-            competing = outputs_of(current, 1, new.labels)
-            offsets = torch.where(competing, 0.0, MASKED_LOGIT)
-        rows = [offsets.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
+            of_new = torch.where(outputs_of(current, 1, new.labels), 0.0, MASKED_LOGIT)
+        rows = [of_new.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
         blocks = self.settings.rotations
         return torch.cat(rows).repeat_interleave(blocks, dim=1).repeat(blocks, 1)
 
