@@ -244,7 +244,7 @@ NO_LABELS: dict[str, tuple[Any, str]] = {
     "label too deep": (["a", "b", deep()], "told from others"),
     "label is nan": ([1.0, 2.0, float("nan")], "not equal to itself"),
     "label holds nan": (["a", "b", ("c", float("nan"))], "not equal to itself"),
-    "label is no time": ([np.datetime64("NaT")] * 3, "not equal to itself"),
+    "label is no time": ([np.datetime64("NaT", "s")] * 3, "not equal to itself"),
     "labels masked": (np.ma.masked_array([1, 2, 3], mask=[False, True, False]), "masked"),
     "labels without values": (torch.zeros(3, device="meta"), "plain values"),
     "label without value": ([torch.zeros((), device="meta")] * 3, "plain values"),
