@@ -229,7 +229,11 @@ def labels(rng: random.Random, count: int) -> Any:
         ]
     )
     if rng.randrange(4) == 0:
-        unequal = np.datetime64("NaT", "s"), decimal.Decimal("sNaN"), torch.tensor(1.0, device="meta")
+        unequal = (
+            np.datetime64("NaT", "s"),
+            decimal.Decimal("sNaN"),
+            torch.tensor(1.0, device="meta"),
+        )
         odd = rng.choice(unequal)
     ways: list[Callable[[], Any]] = [
         *[lambda: few] * 8,
