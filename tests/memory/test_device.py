@@ -30,7 +30,6 @@ def _no_waiting() -> Iterator[None]:
         (reservoir.reservoir_batch, {}),
         (reservoir.reservoir_sequential, {}),
         (balanced.balanced, {"key": balanced.KEY}),
-        (balanced.gradual, {"key": balanced.KEY}),
     ],
 )
 def test_nothing_waits_for_the_device(

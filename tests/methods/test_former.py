@@ -44,14 +44,17 @@ def test_changed_methods_exist() -> None:
         assert name in wrappers() or method(name)
 
 
-def test_a_classifier_with_settings_of_before_can_be_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["erace", "relay"])
+def test_a_classifier_with_settings_of_before_can_be_loaded(name: str, tmp_path: Path) -> None:
+    """ER-ACE has a setting more than before, and Relay has fewer."""
     images, labels = load_digits(return_X_y=True)
     images = images[:40].reshape(-1, 8, 8) / 16
-    learned = OnlineClassifier("relay", memory=20, image_size=8).partial_fit(images, labels[:40])
+    learned = OnlineClassifier(name, memory=20, image_size=8).partial_fit(images, labels[:40])
     learned.save(tmp_path / "now")
     state = load_state(tmp_path / "now", kind="classifier")
-    former = {name: values[0] for name, values in RETIRED["relay"].items()}
-    kept = {k: v for k, v in state["params"].items() if k not in ADDED["relay"]}
+    former = {setting: values[0] for setting, values in RETIRED.get(name, {}).items()}
+    kept = {k: v for k, v in state["params"].items() if k not in ADDED.get(name, {})}
+    assert kept | former != state["params"]
     save_state(tmp_path / "old", freeze(state | {"params": kept | former}, kind="classifier"))
     loaded = OnlineClassifier.load(tmp_path / "old")
     assert (loaded.predict_proba(images) == learned.predict_proba(images)).all()

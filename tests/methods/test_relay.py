@@ -63,14 +63,11 @@ def test_the_loss_is_that_of_the_view_and_what_the_average_makes_of_it() -> None
     torch.testing.assert_close(terms["taught"], 1.5 * distilled, rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize(
-    ("rivals", "handicap"),
-    [("task", 0.0), ("current", 0.0), ("current", 0.7), ("all", 0.7), ("shown", 0.7)],
-)
+@pytest.mark.parametrize("rivals", ["task", "current", "all", "shown"])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float, mixed: bool) -> None:
+def test_classes_compete_as_they_are_asked_to(rivals: str, mixed: bool) -> None:
     """A step of the second task, whose classes are 2 and 3; class 0 may be in its batch too."""
-    learned = doubled(learner("relay", float64=True, rivals=rivals, handicap=handicap, **ONCE))
+    learned = doubled(learner("relay", float64=True, rivals=rivals, **ONCE))
     learned.augmentation = halved
     train = stepper(learned)
     stored, new = [*batches(10), *batches(1, start=10)], batches(1, start=11)[0]
@@ -86,8 +83,7 @@ def test_classes_compete_as_they_are_asked_to(rivals: str, handicap: float, mixe
     logits = student.logits(torch.cat(images) / 2)
     counted = torch.cat(outputs) if rivals == "shown" else outputs[1]
     counts = torch.tensor([(counted // 4 == output // 4).sum() for output in range(16)]).log()
-    current = torch.tensor([0.0] * 8 + [1.0] * 8)
-    of_old = counts * (rivals in ("task", "shown")) + handicap * current
+    of_old = counts * (rivals in ("task", "shown"))
     masked = torch.tensor([0.0 if output // 4 in new.labels else -1e9 for output in range(16)])
     of_new = masked if rivals in ("task", "current") else of_old
     offsets = [of_new] * len(outputs[0]) + [of_old] * len(outputs[1])
@@ -138,15 +134,13 @@ def test_without_its_parts_it_is_er_with_mkd() -> None:
     assert all(torch.allclose(*pair, rtol=1e-9, atol=1e-12) for pair in pairs)
 
 
-@pytest.mark.parametrize("keeps", ["balanced", "gradual", "reservoir"])
+@pytest.mark.parametrize("keeps", ["balanced", "reservoir"])
 def test_the_memory_keeps_what_is_asked_for(keeps: str) -> None:
-    """Classes 2 and 3 arrive in the second half; 20 of 200 images are kept."""
     learned = learner("relay", keeps=keeps, memory=20, rotations=1)
-    for batch in batches(12):
+    for batch in batches(20):
         stepper(learned).step(batch)
     counts = Counter(learned.memory.labels.tolist())
     assert (sorted(counts.values()) == [5, 5, 5, 5]) == (keeps == "balanced")
-    assert (counts[0] == counts[1] > counts[2] + counts[3]) == (keeps == "gradual")
 
 
 @pytest.mark.parametrize("seen", ["all", "mirrored", "image"])
@@ -171,12 +165,13 @@ def test_predictions_see_what_is_asked_for(seen: str) -> None:
 
 
 def test_each_part_can_be_left_out_by_name() -> None:
-    usual = vars(settings_for("relay", "cifar10"))
-    named = {name for name in recipes("relay") if name.startswith("without-")}
-    changed = {}
-    for name in named:
-        values = vars(settings_for("relay", "cifar10", name))
-        changed[name] = {key for key in usual if values[key] != usual[key]}
+    """New images compete with their task alone on CIFAR-10, where the memory is not balanced."""
+    changed: dict[str, set[str]] = {}
+    for data in ("cifar10", "cifar100"):
+        usual = vars(settings_for("relay", data))
+        for name in recipes("relay"):
+            values = vars(settings_for("relay", data, name))
+            changed.setdefault(name, set()).update(k for k in usual if values[k] != usual[k])
     assert changed == {
         "without-rotations": {"rotations"},
         "without-teacher": {"teacher_weight", "predict_with"},
@@ -191,7 +186,6 @@ def test_each_part_can_be_left_out_by_name() -> None:
     [
         ("repeats", {"repeats": 0}),
         ("contrast weight", {"contrast_weight": -1.0}),
-        ("handicap", {"handicap": -1.0}),
         ("rotations", {"rotations": 3}),
         ("teacher rate", {"teacher_rate": 1.0}),
         ("teacher weight", {"teacher_weight": -1.0}),

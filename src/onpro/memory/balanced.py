@@ -1,16 +1,12 @@
-"""Policies that keep as many images of each class as of any other, as far as there are any."""
+"""A policy that keeps as many images of each class as of any other, as far as there are any."""
 
 import torch
 from torch import Tensor
 
 from onpro.memory.memory import FieldSpec, Memory
-from onpro.memory.reservoir import sample_slots_sequential
 
 KEY: FieldSpec = ((), torch.float32)
 """The field `key` that the memory must have: a random number for each item."""
-
-NO_CLASS = -1
-"""Label of items that are not accepted, which do not count in the ranks of others."""
 
 
 def balanced(
@@ -27,48 +23,14 @@ def balanced(
     sample of all its items that have arrived.
     """
     fields["key"] = torch.rand(len(labels), device=memory.device, generator=generator)
-    beyond = len(labels) - memory.room_for_items(len(labels))
-    accepted = torch.ones(beyond, dtype=torch.bool, device=memory.device)
-    return _store(memory, images, labels, accepted, **fields)
-
-
-def gradual(
-    memory: Memory,
-    images: Tensor,
-    labels: Tensor,
-    generator: torch.Generator,
-    **fields: Tensor,
-) -> Tensor:
-    """As `balanced`, but a full memory accepts the nth item of the stream with probability M/n.
-
-    Classes that are arriving take slots from the others no faster than in a reservoir: while they
-    arrive there is no need to store them, and what gives way to them does not come back.
-    """
-    fields["key"] = torch.rand(len(labels), device=memory.device, generator=generator)
-    accepted = sample_slots_sequential(memory, len(labels), generator) < memory.capacity
-    return _store(memory, images, labels, accepted, **fields)
-
-
-def _store(
-    memory: Memory, images: Tensor, labels: Tensor, accepted: Tensor, **fields: Tensor
-) -> Tensor:
-    """Fill free slots in order, then let items of the largest classes give way to accepted ones.
-
-    Args:
-        memory: The memory to change.
-        images: (n, channels, height, width)
-        labels: (n,)
-        accepted: (k,) bool, of the k items beyond the free slots.
-        **fields: (n, ...) all further fields of the memory.
-    """
-    room = len(labels) - len(accepted)
+    room = memory.room_for_items(len(labels))
     slots = memory.filled + torch.arange(room, device=memory.device)
     memory.write(slots, images[:room], labels[:room], **_cut(fields, slice(room)))
     memory.advance(room)
-    if not len(accepted):
+    if room == len(labels):
         return slots
     rest = slice(room, None)
-    taken = _freed_slots(memory, labels[rest], fields["key"][rest], accepted)
+    taken = _freed_slots(memory, labels[rest], fields["key"][rest])
     memory.write(taken, images[rest], labels[rest], **_cut(fields, rest))
     memory.count(len(taken))
     kept = (slots[:, None] != taken).all(dim=1)
@@ -79,14 +41,13 @@ def _cut(fields: dict[str, Tensor], part: slice) -> dict[str, Tensor]:
     return {name: values[part] for name, values in fields.items()}
 
 
-def _freed_slots(memory: Memory, labels: Tensor, keys: Tensor, accepted: Tensor) -> Tensor:
+def _freed_slots(memory: Memory, labels: Tensor, keys: Tensor) -> Tensor:
     """Return slots (n,) of a full memory for arriving items, the bin for those it drops."""
-    refused = torch.cat([torch.zeros_like(memory.in_use), ~accepted])
-    every_label = torch.cat([memory.slot_labels, labels]).masked_fill(refused, NO_CLASS)
+    every_label = torch.cat([memory.slot_labels, labels])
     every_key = torch.cat([memory.fields["key"], keys]).double()
-    last = (ranks(every_label, every_key) + every_key).masked_fill(refused, torch.inf)
-    dropped = last.topk(len(labels)).indices.sort().values  # stored ones first
-    stays = torch.ones_like(refused).index_fill(0, dropped, False)
+    rank = ranks(every_label, every_key)
+    dropped = (rank + every_key).topk(len(labels)).indices.sort().values  # stored ones first
+    stays = torch.ones_like(every_label, dtype=torch.bool).index_fill(0, dropped, False)
     stored = stays[memory.capacity :]
     next_freed = (stored.cumsum(0) - 1).clamp(min=0)
     return dropped[next_freed].where(stored, memory.bin)

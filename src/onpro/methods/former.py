@@ -12,7 +12,6 @@ ADDED: dict[str, dict[str, Any]] = {
     "gsa": {"head": "trained", "optimizer": "adam"},
     "ccldc": {"separate_chains": False},
     "mkd": {"taught_rotations": 1, "predict_from": "image"},
-    "relay": {"handicap": 0.0},
 }
 """Settings that methods and wrappers did not always have, with the values that change nothing."""
 
@@ -29,6 +28,7 @@ RETIRED: dict[str, dict[str, tuple[Any, ...]]] = {
         "magnitude": (11, 15),
         "operations_per": ("batch", "image"),
         "contrast": ("together",),
+        "handicap": (0.0,),
     },
 }
 """Settings that methods and wrappers no longer have, with the values that changed nothing."""

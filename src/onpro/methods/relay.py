@@ -1,7 +1,7 @@
 """Relay: what a network learns is handed to its slow average, which hands it back.
 
-Ours. It joins parts of methods that came after OnPro: MKD's moving average, rotations as classes,
-new images that compete with the classes of their task alone, and a balanced memory.
+Ours. It joins parts of methods that came after OnPro: MKD's moving average, rotations as classes, a
+balanced memory and, on CIFAR-10, new images that compete with the classes of their task alone.
 """
 
 from collections.abc import Hashable
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.augment import check_rotation
 from onpro.losses import MASKED_LOGIT, softened_divergence, supervised_contrast
-from onpro.memory.balanced import KEY, balanced, gradual
+from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
@@ -57,23 +57,19 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     repeats: int = 1
     """Optimizer steps on each batch and its replay batch, each on other views (default ours)."""
 
-    rivals: Literal["task", "current", "shown", "all"] = "task"
-    """Classes that images compete with for labels. task: new images with those of their task,
-    replayed ones with all, each as much as it is stored; current: new images as with task, replayed
-    ones with all classes alike; shown: all images with all classes, each as much as a step shows
-    it; all: with all classes alike (default ours)."""
-
-    handicap: float = 0.0
-    """Added to the logits of the current task's classes when labels are learned. Predictions leave
-    it out, so that they favour these classes less (default ours)."""
+    rivals: Literal["all", "current", "task", "shown"] = "all"
+    """Classes that images compete with for labels. all: with all classes alike; current: new images
+    with those of their task, replayed ones with all; task: as current, but each class competes with
+    replayed images as much as it is stored; shown: all images with all classes, each as much as a
+    step shows it (default ours)."""
 
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and their views, in which each rotation of a
     class is a class of its own; 0: none (default ours)."""
 
-    keeps: Literal["balanced", "gradual", "reservoir"] = "balanced"
-    """What the memory keeps: equally many images of each class; the same, but classes that arrive
-    enter as slowly as into a reservoir; or a random sample of the stream (default ours)."""
+    keeps: Literal["balanced", "reservoir"] = "balanced"
+    """What the memory keeps: equally many images of each class, or a random sample of the stream
+    (default ours)."""
 
     predict_from: Literal["all", "mirrored", "image"] = "all"
     """What of an image is seen to predict its class: all rotations of the image and its mirror
@@ -83,7 +79,7 @@ class RelaySettings(TeacherSettings, ReplaySettings):
         """Refuse values that cannot work."""
         super().check()
         self.require_at_least(1, "repeats")
-        self.require_at_least(0, "contrast_weight", "handicap")
+        self.require_at_least(0, "contrast_weight")
 
 
 @register(
@@ -97,6 +93,8 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     images_per_step="592, and 296 through the average",
     data={
         **IMAGENET,
+        # Tasks are long and have few classes, so that new ones would win against old ones (ours).
+        "cifar10": {"rivals": "current", "keeps": "reservoir"},
         # A faster average, more steps, easier images where there are some hundred batches (ours).
         **on(
             {**on(SHORT_STREAMS), **on(FEW_PIXELS, augmentation="ocm")},
@@ -135,11 +133,9 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
         self.known = KnownClasses(self.network.classes, context.device)
-        if settings.keeps == "reservoir":
-            self.memory = self.make_memory()
-        else:
-            self.memory = self.make_memory(key=KEY)
-            self.memory_policy = balanced if settings.keeps == "balanced" else gradual
+        self.memory = self.make_memory()
+        if settings.keeps == "balanced":
+            self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
 
     def learn(self, batch: Batch) -> Terms:
         """Optimizer steps on the batch and a random replay batch, then the memory update."""
@@ -178,12 +174,11 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
     def raised(self, new: Labelled, old: Labelled) -> Tensor:
         """r: what is added to logits (n, outputs) to learn labels from them."""
         rivals, current = self.settings.rivals, self.known.current
-        of_old = self.settings.handicap * current
+        of_new = of_old = torch.zeros(len(current), device=current.device)
         if rivals in ("task", "shown"):
             counted = new.labels if rivals == "shown" else new.labels[:0]
-            counts = log_expected_counts(self.memory, counted, len(old.labels), len(current))
-            of_old = of_old + counts
-        of_new = of_old
+            of_old = log_expected_counts(self.memory, counted, len(old.labels), len(current))
+            of_new = of_old
         if rivals in ("task", "current"):
             of_new = torch.where(outputs_of(current, 1, new.labels), 0.0, MASKED_LOGIT)
         rows = [of_new.expand(len(new.labels), -1), of_old.expand(len(old.labels), -1)]
