@@ -106,3 +106,14 @@ def test_finished_runs_are_found_by_the_identity_of_today(tmp_path: Path) -> Non
     write_json(tmp_path / "of-before/config.json", noted)
     write_json(tmp_path / "of-before/result.json", {})
     assert finished_by_identity(tmp_path) == {config.identity: tmp_path / "of-before"}
+
+
+def test_a_recipe_is_named_only_where_it_changes_something(tmp_path: Path) -> None:
+    plain = [finished(tmp_path, seed, "aaaaaaaa") for seed in range(2)]
+    usual, varied = (
+        Finished(run.folder, run.result | {"recipe": recipe})
+        for recipe, run in zip(("paper", "original"), plain, strict=True)
+    )
+    assert settings_for("er", "digits", "paper") == settings_for("er", "digits")
+    assert [one.recipe for one in found([usual, plain[1]])] == [None]
+    assert [one.recipe for one in found([varied])] == ["original"]

@@ -81,8 +81,17 @@ def short_digest(run: Finished) -> str:
 def _experiment(members: Sequence[Finished]) -> Experiment:
     runs = tuple(sorted(members, key=lambda run: run.result.get("seed", 0)))
     result = runs[0].result
-    told = {name: result.get(name) for name in ("method", "recipe", "data", "memory")}
+    told = {name: result.get(name) for name in ("method", "data", "memory")}
+    told["recipe"] = _telling(result["method"], result["data"], result.get("recipe"))
     return described(configuration(runs[0]) | told, runs=runs)
+
+
+def _telling(method: str, data: str, recipe: str | None) -> str | None:
+    """Return a recipe, unless it has the values that the method has without it."""
+    with suppress(UserError):  # of another version
+        if settings_for(method, data, recipe) == settings_for(method, data):
+            return None
+    return recipe
 
 
 def _rank(experiment: Experiment) -> tuple[str, int, float, str]:

@@ -88,7 +88,7 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     title="Relay",
     paper="onpro: online class-incremental learning",
     year=2026,
-    memory="images, balanced classes",
+    memory="images, balanced classes or batch reservoir",
     inference="linear head",
     images_per_step="592, and 296 through the average",
     data={
