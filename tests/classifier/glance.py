@@ -8,7 +8,7 @@ from onpro.nn import Encoder, EncoderKind
 class Glance(Encoder):
     """One layer on four mean colours."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, image_shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.out_features = 8
         self.layers = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 8))

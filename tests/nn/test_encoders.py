@@ -20,7 +20,13 @@ def random_images(count: int, side: int, channels: int = 3) -> Tensor:
 
 @pytest.mark.parametrize(
     ("name", "out_features"),
-    [("resnet18", 512), ("resnet18-nf20", 160), ("resnet18-imagenet", 512), ("slim", 160)],
+    [
+        ("resnet18", 512),
+        ("resnet18-4x4", 512),
+        ("resnet18-nf20", 160),
+        ("resnet18-imagenet", 512),
+        ("slim", 160),
+    ],
 )
 def test_features_have_the_announced_size_for_every_image_size(
     name: str, out_features: int
@@ -30,6 +36,29 @@ def test_features_have_the_announced_size_for_every_image_size(
         encoder = build_encoder(name, (channels, side, side), seed=0)
         assert encoder.out_features == out_features
         assert encoder(random_images(2, side, channels)).shape == (2, out_features)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_32", "of_64", "of_84"),
+    [
+        ("resnet18", 512, 512, 512),
+        ("resnet18-4x4", 512, 2048, 2048),
+        ("resnet18-nf20", 160, 640, 640),
+    ],
+)
+def test_a_fixed_pool_gives_larger_images_more_features(
+    name: str, of_32: int, of_64: int, of_84: int
+) -> None:
+    for side, expected in ((32, of_32), (64, of_64), (84, of_84)):
+        encoder = build_encoder(name, (3, side, side), seed=0).eval()
+        features = encoder(images := random_images(1, side))
+        assert features.shape == (1, expected) == (1, encoder.out_features)
+        maps = encoder.stages(images)[-1]
+        width = maps.shape[1]
+        squares = expected // width
+        pooled = maps if squares == 1 else maps[..., :8, :8].unfold(2, 4, 4).unfold(3, 4, 4)
+        means = pooled.flatten(-2).mean(-1)
+        torch.testing.assert_close(features, means.reshape(1, expected))
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

@@ -37,8 +37,8 @@ class Settings:
     """Settings that every method has."""
 
     encoder: str = "resnet18"
-    """Network that sees the images: resnet18, resnet18-nf20, resnet18-imagenet, slim, or
-    a pretrained one of timm, such as timm:resnet18.a1_in1k (default from the paper)."""
+    """Network that sees the images: resnet18, resnet18-4x4, resnet18-nf20, resnet18-imagenet, slim,
+    or a pretrained one of timm, such as timm:resnet18.a1_in1k (default from the paper)."""
 
     augmentation: str = "ocm"
     """How training images are augmented: none, ocm, crop, scr, dvc, gsa, mose, or several joined by

@@ -47,17 +47,18 @@ __all__ = [
 class EncoderKind:
     """An encoder that can be built by name."""
 
-    build: Callable[[int], Encoder]
-    """Build the encoder for images with this number of channels."""
+    build: Callable[[tuple[int, int, int]], Encoder]
+    """Build the encoder for images of this shape: channels, height and width."""
     minimum_side: int
     """Smallest height and width of images: the factor by which it reduces the resolution."""
 
 
 ENCODERS: dict[str, EncoderKind] = {
-    "resnet18": EncoderKind(lambda channels: ResNet18(64, channels), 8),
-    "resnet18-nf20": EncoderKind(lambda channels: ResNet18(20, channels), 8),
-    "resnet18-imagenet": EncoderKind(lambda channels: ResNet18(64, channels, "imagenet"), 32),
-    "slim": EncoderKind(Slim, 4),
+    "resnet18": EncoderKind(ResNet18, 8),
+    "resnet18-4x4": EncoderKind(lambda shape: ResNet18(shape, pool="4x4"), 8),
+    "resnet18-nf20": EncoderKind(lambda shape: ResNet18(shape, width=20, pool="4x4"), 8),
+    "resnet18-imagenet": EncoderKind(lambda shape: ResNet18(shape, stem="imagenet"), 32),
+    "slim": EncoderKind(lambda shape: Slim(shape[0]), 4),
 }
 
 
@@ -78,7 +79,7 @@ def build_encoder(name: str, image_shape: tuple[int, int, int], *, seed: int) ->
     """
     check_image_size(name, image_shape)
     with seeded(seed):
-        return encoder_kind(name).build(image_shape[0])
+        return encoder_kind(name).build(image_shape)
 
 
 def check_image_size(name: str, image_shape: tuple[int, int, int]) -> None:

@@ -1,10 +1,11 @@
 """ResNet-18 for small and large images."""
 
+from math import ceil
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import avg_pool2d, conv2d, pad
 
 from onpro.nn.batch_norm import BatchNorm
 from onpro.nn.encoder import Encoder
@@ -13,26 +14,42 @@ from onpro.torch_private import in_function_transform
 HALF = (torch.float16, torch.bfloat16)
 
 Stem = Literal["cifar", "imagenet"]
+Pool = Literal["global", "4x4"]
 
 Twice = tuple[Tensor, Tensor]
 """A feature map twice, for a block's convolution and its shortcut; see `BatchNorm.twice`."""
 
 
 class ResNet18(Encoder):
-    """Four stages of two basic blocks and a global average pool, as in the official code.
+    """Four stages of two basic blocks and an average pool.
 
     Args:
+        image_shape: Channels, height and width of the images.
         width: Number of channels (nf) of the first stage; each further stage doubles it. 64 is the
             full network (11.17 M parameters), 20 the reduced one (1.1 M) of many baselines.
-        channels: Number of channels of the images.
         stem: "cifar" is a 3×3 convolution with stride 1; "imagenet" is a 7×7 convolution with
             stride 2 and a max-pool, which reduce the resolution by a factor of 4.
+        pool: "global" takes the mean of the last maps, as the official code does; "4x4" the means
+            of their squares of 4×4 pixels, each a feature of its own. With CIFAR's stem they differ
+            if images have more than 32 pixels a side.
     """
 
-    def __init__(self, width: int = 64, channels: int = 3, stem: Stem = "cifar") -> None:
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        width: int = 64,
+        stem: Stem = "cifar",
+        pool: Pool = "global",
+    ) -> None:
         super().__init__()
-        self.out_features = 8 * width
-        self.stage_widths = (width, 2 * width, 4 * width, 8 * width)
+        channels, *sides = image_shape
+        rows, columns = (ceil(side / (8 if stem == "cifar" else 32)) for side in sides)
+        self.square = min(rows, 4), min(columns, 4)
+        self.is_global = pool == "global" or self.square == (rows, columns)
+        squares = 1 if self.is_global else (rows // self.square[0]) * (columns // self.square[1])
+        self.out_features = 8 * width * squares
+        if squares == 1:  # else there are more features than maps
+            self.stage_widths = (width, 2 * width, 4 * width, 8 * width)
         if stem == "cifar":
             self.conv1: nn.Conv2d = FirstConvolution(channels, width, 3, padding=1, bias=False)
             self.pool: nn.Module | None = None
@@ -46,8 +63,9 @@ class ResNet18(Encoder):
         self.layer4 = _stage(4 * width, 8 * width, stride=2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return features (n, 8·width) of images (n, channels, height, width)."""
-        return self.stages(images)[-1].mean((2, 3))
+        """Return features (n, out_features) of images (n, channels, height, width)."""
+        maps = self.stages(images)[-1]
+        return maps.mean((2, 3)) if self.is_global else avg_pool2d(maps, self.square).flatten(1)
 
     def stages(self, images: Tensor) -> list[Tensor]:
         """Return the feature maps after each of the four stages."""
