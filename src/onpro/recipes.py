@@ -79,6 +79,15 @@ GSA_PORT: Values = {
 }
 """GSA in the official code of CCL-DC."""
 
+GSA_PORT_OF_MKD: Values = {
+    "augmentation": "crop",
+    "learning_rate": 5e-4,
+    "weight_decay": 0.0,
+    "betas": (0.9, 0.999),
+    "views": "single",
+}
+"""GSA in the official code of MKD."""
+
 CHAIN: dict[str, Values] = {
     "er": {
         "optimizer": "adamw",
@@ -99,6 +108,7 @@ CHAIN: dict[str, Values] = {
     "gsa": GSA_PORT,
     "ocm": {
         "weight_decay": 0.0,
+        "betas": (0.9, 0.999),
         "augmentation": "scr",
         "chain_ce_weight": 0.25,
         "chain_weight": 4.0,

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods import aser
+from onpro.methods.base import Labelled
 from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
 
 
@@ -215,6 +216,29 @@ def test_at_most_one_image_of_each_class_is_replayed() -> None:
     replayed = several.retrieve(batches(1)[0].images, batches(1)[0].labels)
     assert len(replayed.images.unique(dim=0)) == len(replayed.labels) == 12
     assert (replayed.labels >= 0).all()
+
+
+def test_a_class_without_stored_images_adds_no_image_to_batch_norm() -> None:
+    """In the first step of a task, its classes have been met and nothing of them is stored."""
+    method = learner("aser", memory=20, augmentation="none")
+    for batch in batches(4):
+        stepper(method).step(batch)
+    stored = set(method.memory.labels.tolist())
+    new = batches(1, start=10)[0]
+    replays: list[Labelled] = []
+    retrieve = method.retrieve
+
+    def noted(*given: Tensor) -> Labelled:
+        replays.append(retrieve(*given))
+        return replays[-1]
+
+    method.retrieve = noted
+    stepper(method).step(new)
+    (replayed,) = replays
+    counts = replayed.labels >= 0
+    assert set(replayed.labels[counts].tolist()) == stored
+    assert len(replayed.labels) == len(stored | set(new.labels.tolist())) > len(stored)
+    assert len(replayed.images.unique(dim=0)) == len(stored)
 
 
 def test_one_mean_over_replayed_and_new_images() -> None:

@@ -16,6 +16,7 @@ from onpro.losses import NO_CLASS
 from onpro.memory import retrieval
 from onpro.memory.shapley import Points, adversarial_scores, exchange, knn_shapley_values
 from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.parts.sets import joined
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER
@@ -103,8 +104,8 @@ class ASER(Method[ASERSettings]):
     def retrieve(self, images: Tensor, labels: Tensor) -> Labelled:
         """Random images until the memory has overflowed, then those of highest value.
 
-        How many images of a class are stored is known to the device alone, so the last ones may
-        stand in for images that do not exist; these have no label.
+        How many images of a class are stored is known to the device alone. In place of images that
+        do not exist, others are repeated without a label.
         """
         memory, most = self.memory, self.settings.replay_batch
         if not memory.overflowed:
@@ -122,9 +123,8 @@ class ASER(Method[ASERSettings]):
         )
         best = scores.argsort(descending=True, stable=True)[:most]
         replay = memory.take(slots[best])
-        return Labelled(
-            self.normalise(replay.images), replay.labels.masked_fill(~exists[best], NO_CLASS)
-        )
+        labels = replay.labels.masked_fill(~exists[best], NO_CLASS)
+        return joined(Labelled(self.normalise(replay.images), labels))
 
     def sample_each_class(self, exclude: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Random slots of every class in the memory, and which of them count: the first ones.

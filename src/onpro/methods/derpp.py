@@ -57,7 +57,10 @@ class DERppSettings(ReplaySettings):
     memory="images and logits, exact reservoir",
     inference="linear head",
     images_per_step="138",
-    data={**IMAGENET, **on(FEW_PIXELS, augmentation="ocm", learning_rate=0.1)},
+    data={
+        **on(IMAGENET, augmentation="ocm"),
+        **on(FEW_PIXELS, augmentation="ocm", learning_rate=0.1),
+    },
     recipes={
         "paper": PAPER,
         "original": Recipe(

@@ -20,7 +20,7 @@ from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import AdamSettings
 from onpro.nn.optimizers import Adam, AdamW
-from onpro.recipes import GSA_PORT, IMAGENET, SHORT_STREAMS, Recipe, on
+from onpro.recipes import GSA_PORT, GSA_PORT_OF_MKD, IMAGENET, SHORT_STREAMS, Recipe, on
 from onpro.streams import Batch
 
 
@@ -101,13 +101,7 @@ class GSASettings(AdamSettings):
         ),
         "port-mkd": Recipe(
             "MKD's port: a smaller learning rate, no weight decay; crop, flip, no mirrored copies",
-            {
-                "augmentation": "crop",
-                "learning_rate": 5e-4,
-                "weight_decay": 0.0,
-                "betas": (0.9, 0.999),
-                "views": "single",
-            },
+            GSA_PORT_OF_MKD,
         ),
     },
 )

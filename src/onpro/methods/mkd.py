@@ -19,7 +19,7 @@ from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
 from onpro.methods.parts.views import scores_of_rotations
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import require
-from onpro.recipes import SHORT_STREAMS, on
+from onpro.recipes import FEW_PIXELS, GSA_PORT_OF_MKD, SHORT_STREAMS, on
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,18 @@ class MKDSettings(TeacherSettings):
             "logit_weight": 0.2,
             "label_weight": 1.0,
         },
-        "gsa": {"learning_rate": 5e-4, "weight_decay": 0.0},
+        "gsa": GSA_PORT_OF_MKD,
     },
     # A faster average, and less of it, where there are some hundred steps (ours).
     data=on(SHORT_STREAMS, teacher_rate=0.1, teacher_weight=2.0),
+    # No shifts of images of few pixels (ours).
     bases_on={
-        (name, data): {"learning_rate": 5e-3} for name in ("er", "derpp") for data in SHORT_STREAMS
+        **{
+            (name, data): {"learning_rate": 5e-3}
+            for name in ("er", "derpp")
+            for data in SHORT_STREAMS
+        },
+        **{("gsa", data): {"augmentation": "gsa"} for data in FEW_PIXELS},
     },
 )
 class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):

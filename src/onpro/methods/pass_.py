@@ -79,7 +79,7 @@ class PASS(Method[PASSSettings]):
     def __init__(self, settings: PASSSettings, context: Context) -> None:
         super().__init__(settings, context)
         check_rotation(context.image_shape, ROTATIONS)
-        # Only classes that have appeared have outputs, even where their number is announced.
+        # The head grows as classes appear, even where their number is announced.
         self.network = self.make_network(classes=0, outputs_per_class=ROTATIONS)
         self.optimizer = self.new_optimizer()
         self.previous = Teacher(self.network)
