@@ -17,6 +17,7 @@ from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.former import settings_of_today
 from onpro.methods.registry import AnyMethod
+from onpro.nn import Encoder
 from onpro.nn.pretrained import own_rate
 from onpro.streams import Progress
 
@@ -247,8 +248,14 @@ def _check_averages(method: AnyMethod) -> None:
 
 
 def _trained_from_scratch(module: nn.Module) -> Iterator[nn.Parameter]:
-    """Parameters without those of a pretrained encoder, some of which may not be in use."""
-    return (parameter for parameter in module.parameters() if own_rate(parameter) is None)
+    """Parameters without those of pretrained and of foreign encoders: some may not be in use."""
+    foreign = {
+        parameter
+        for part in module.modules()
+        if isinstance(part, Encoder) and not type(part).__module__.startswith("onpro.")
+        for parameter in part.parameters()
+    }
+    return (p for p in module.parameters() if own_rate(p) is None and p not in foreign)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

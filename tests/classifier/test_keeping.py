@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor, nn
 
 from onpro import OnlineClassifier
 from onpro.methods import methods
-from onpro.nn import build_encoder, network
+from onpro.nn import ENCODERS, EncoderKind, build_encoder, network
+from onpro.nn.slim import Slim
 from onpro.restoring import same
 from onpro.training.statefile import freeze, load_state, save_state
 
@@ -49,6 +51,31 @@ def test_a_copy_goes_on_exactly_as_the_original(
     twin.partial_fit(images[20:], late)
     assert fingerprint(twin) == fingerprint(original)
     np.testing.assert_array_equal(twin.predict_proba(images), original.predict_proba(images))
+
+
+@pytest.mark.parametrize("method", ["er", "agem", "mose"])
+def test_an_encoder_of_the_user_may_have_weights_that_nothing_uses(
+    make: Any, photos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    class Spare(Slim):
+        """MOSE trains the stages alone, and no method trains the last layer."""
+
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.scale = nn.LayerNorm(self.out_features)
+            self.unused = nn.Linear(2, 2)
+
+        def forward(self, images: Tensor) -> Tensor:
+            scaled: Tensor = self.scale(super().forward(images))
+            return scaled
+
+    monkeypatch.setitem(ENCODERS, "spare", EncoderKind(lambda _: Spare(), minimum_side=4))
+    images, labels = photos(40)
+    settings = {"optimizer": "adam"} if method == "er" else {}
+    learned = make(method, encoder="spare", image_size=8, **settings).partial_fit(images, labels)
+    learned.save(tmp_path / "c.onpro")
+    loaded = OnlineClassifier.load(tmp_path / "c.onpro")
+    np.testing.assert_array_equal(loaded.predict_proba(images), learned.predict_proba(images))
 
 
 def test_a_copy_was_given_what_the_original_was(make: Any, photos: Any) -> None:

@@ -48,6 +48,9 @@ WRAPPED = (
 )
 """Methods in wrappers that train more than one network, or show images more often."""
 
+UNSCALED = torch.ones((), dtype=torch.float64)
+"""The loss scale of a loss that is not scaled."""
+
 DATA = tiny(classes=4, train_per_class=50, test_per_class=5, image_size=8)
 
 

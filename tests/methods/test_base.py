@@ -215,12 +215,6 @@ def test_half_precision_is_the_networks_alone(precision: str) -> None:
     assert bool(stepper(method).step(batches()[0])["ce"].isfinite())
 
 
-def test_layout_changes_nothing_but_rounding() -> None:
-    first, last = (in_float64(recorder(channels_last=last)) for last in (False, True))
-    images = DATA.test.images
-    torch.testing.assert_close(first.scores(images), last.scores(images))
-
-
 @pytest.mark.parametrize("classes", [(), (-1, 0)])
 def test_a_batch_that_does_not_name_its_classes_is_refused(classes: tuple[int, ...]) -> None:
     learner = recorder()

@@ -19,7 +19,7 @@ from onpro.nn.gradients import projected, virtual_step
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.streams import Batch
 from tests.golden.values import Golden, near
-from tests.methods.learners import DATA, learner
+from tests.methods.learners import DATA, UNSCALED, learner
 
 
 class MLP(nn.Module):
@@ -73,8 +73,9 @@ def test_mir_ranking(golden: Golden, kind: str) -> None:
         assert parameter.grad is not None
         near(parameter.grad, g[f"grad.{name}"])
     rate, candidates, labels = float(g["lr"]), g["cand_x"], g["cand_y"]
-    after = cross_entropy(virtual_step(module, rate)(candidates), labels, reduction="none")
-    score = interference(module, candidates, labels, rate)
+    stepped = virtual_step(module, rate, UNSCALED)
+    after = cross_entropy(stepped(candidates), labels, reduction="none")
+    score = interference(module, candidates, labels, rate, UNSCALED)
     near(after, g["post_loss"])
     near(after - score, g["pre_loss"])
     near(score, g["score"], scale=g["post_loss"])
@@ -102,7 +103,7 @@ def test_gss_update(golden: Golden, kind: str, case: str, monkeypatch: pytest.Mo
     )
     method.memory.advance(filled)
     assert (g["memory_score"][filled:] == 0).all()
-    monkeypatch.setattr(method, "network_input", lambda images: images)
+    monkeypatch.setattr(method, "normalise", lambda images: images)
     monkeypatch.setattr(torch, "randperm", lambda count, **_: g["permutation"])
 
     of_memory = method.gradients(g["x"][:0], g["y"][:0], method.memory_slots())

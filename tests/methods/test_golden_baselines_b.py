@@ -16,6 +16,7 @@ from onpro.methods.cope import CoPE, CoPESettings
 from onpro.methods.dvc import gradient_change
 from onpro.nn.joint_head import JointHead
 from tests.golden.values import Golden, near
+from tests.methods.learners import UNSCALED
 
 IMAGE = (3, 32, 32)
 
@@ -208,7 +209,8 @@ def test_dvc_score_of_a_network(golden: Golden) -> None:
         near(gradient, case[f"grad.{name}"])
 
     candidates = torch.cat([case["cand_x"], case["cand_x_aug"]])
-    scores = gradient_change(encoder, classifier, candidates, case["cand_y"], float(case["lr"]))
+    labels, rate = case["cand_y"], float(case["lr"])
+    scores = gradient_change(encoder, classifier, candidates, labels, rate, UNSCALED)
     with torch.no_grad():
         features = encoder(case["cand_x"])
         magnitude = losses.gradient_magnitude(classifier(features), features, case["cand_y"])

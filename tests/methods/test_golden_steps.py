@@ -49,7 +49,7 @@ def load(network: nn.Module, state: Mapping[str, Tensor], dtype: torch.dtype) ->
 
 def context() -> Context:
     unused = Normalise((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    return Context(IMAGE, unused, num_classes=10, channels_last=False)
+    return Context(IMAGE, unused, num_classes=10)
 
 
 def first_task_over(method: WithoutChance[S], images: Tensor, labels: Tensor) -> None:

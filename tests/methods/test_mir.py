@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from onpro.nn.gradients import virtual_step
-from tests.methods.learners import batches, found_in, learner, refused, stepper, watch
+from tests.methods.learners import UNSCALED, batches, found_in, learner, refused, stepper, watch
 
 
 def test_four_forwards_of_new_candidates_twice_and_replay() -> None:
@@ -92,7 +92,7 @@ def test_a_virtual_step_leaves_the_real_network_alone() -> None:
     images = method.normalise(second.images)
     cross_entropy(method.network(images), second.labels).backward()
     before = deepcopy(method.network.state_dict())
-    stepped = virtual_step(method.network, 0.3)
+    stepped = virtual_step(method.network, 0.3, UNSCALED)
     assert not stepped(images).requires_grad
     torch.testing.assert_close(method.network.state_dict(), before, rtol=0, atol=0)
 
@@ -119,7 +119,7 @@ def test_a_part_can_be_stepped_and_what_has_no_gradient_stays() -> None:
     method = learner("mir")
     images = method.normalise(batches(1)[0].images)
     features = method.network.encoder(images)
-    stepped = virtual_step(method.network.encoder, 0.1)
+    stepped = virtual_step(method.network.encoder, 0.1, UNSCALED)
     torch.testing.assert_close(stepped(images), features.detach())
 
 

@@ -247,6 +247,7 @@ def test_students_start_alike_and_see_different_views() -> None:
 
 def test_students_grow_alike() -> None:
     learned = learner("mose-gwm", num_classes=None, projection=16)
+    learned.peer.random["growth"].manual_seed(5)  # as on another kind of device
     for classes in (1, 3):
         learned.grow(classes)
         learned.forget(0)
@@ -255,6 +256,12 @@ def test_students_grow_alike() -> None:
         for name in ("classifier.weight", "classifier.bias", "heads.0.weight"):
             assert len(states[0][name]) == classes
             assert all(torch.equal(state[name], states[0][name]) for state in states)
+
+
+def test_students_that_have_averages_start_with_the_same() -> None:
+    learned = learner("er-mkd-gwm", **QUICK)
+    own, other = (each.momentum_teacher.network.state_dict() for each in learned.learners)
+    assert all(torch.equal(own[name], other[name]) for name in own)
 
 
 def test_the_average_follows_both_students() -> None:

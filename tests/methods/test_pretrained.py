@@ -23,7 +23,7 @@ from onpro.nn.gradients import virtual_step
 from onpro.nn.pretrained import own_rate
 from onpro.runs import RunConfig, read_config
 from onpro.runs.runner import prepare, run
-from tests.methods.learners import DATA, batches, learner, refused, stepper
+from tests.methods.learners import DATA, UNSCALED, batches, learner, refused, stepper
 from tests.pretrained import pretrained, weights
 from tests.tiny_runs import ER as TINY_ER
 
@@ -94,7 +94,7 @@ def test_a_virtual_step_takes_the_rate_of_the_encoder() -> None:
     network = with_pretrained("er", rate=0.5).network
     images = DATA.train.images[:2].float()
     torch.autograd.backward(network.encoder(images).sum())
-    own = virtual_step(network.encoder, learning_rate=100.0)(images)
+    own = virtual_step(network.encoder, 100.0, UNSCALED)(images)
     with torch.no_grad():
         for parameter in network.encoder.parameters():
             parameter -= 0.5 * parameter.grad

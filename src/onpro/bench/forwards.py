@@ -77,7 +77,7 @@ def network_alone(
     inputs = [
         torch.randn(
             passed.images, *context.image_shape, generator=generator, device=device
-        ).contiguous(memory_format=context.layout)
+        ).contiguous(memory_format=torch.channels_last)
         for passed in forwards
     ]
 

@@ -6,6 +6,7 @@ Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019.
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -83,4 +84,5 @@ class AGEM(Method[AGEMSettings]):
         """The gradient of a loss, parameter by parameter."""
         self.optimizer.zero_grad(set_to_none=True)
         self.backward({"loss": loss})
-        return [p.grad for p in self.network.parameters() if p.grad is not None]
+        parameters = self.network.parameters()
+        return [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]

@@ -28,8 +28,8 @@ class ASERSettings(ReplaySettings):
     """Settings of ASER."""
 
     replay_batch: int = 64
-    """Most stored images replayed with each batch; once the memory has overflowed, also at most
-    `samples_per_class`, rounded down, of each class (default from the paper)."""
+    """Largest number of stored images replayed with each batch; once the memory has overflowed,
+    also at most `samples_per_class`, rounded down, of each class (default from the paper)."""
 
     neighbours: int = 3
     """K of the nearest-neighbour classifier whose Shapley values are computed (default from the

@@ -70,8 +70,6 @@ class Context:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     precision: Precision = "fp32"
     """Of the network in training; predictions are computed in tf32 unless it is fp32."""
-    channels_last: bool = True
-    """Memory layout of network and images: faster than channels first, equal up to rounding."""
     fused: bool = False
     """Whether a GPU uses fused kernels for batch norm and augmentation in training; the results are
     equal up to rounding."""
@@ -85,11 +83,6 @@ class Context:
     def rounding(self) -> Rounding:
         """Of convolutions in single precision: TF32 is finer than half precision."""
         return "ieee" if self.precision == "fp32" else "tf32"
-
-    @property
-    def layout(self) -> torch.memory_format:
-        """Memory layout of network and images."""
-        return torch.channels_last if self.channels_last else torch.contiguous_format
 
 
 @dataclass(frozen=True)
@@ -190,7 +183,6 @@ class Method(ABC, Generic[S]):
         return network.placed(
             context.device,
             autocast=context.autocast,
-            layout=context.layout,
             rounding=context.rounding,
             fused=context.fused,
         )
@@ -236,7 +228,7 @@ class Method(ABC, Generic[S]):
         return {}
 
     def course(self) -> Hashable:
-        """What the host decides about a step by, memory, classes and learning rate aside.
+        """Host-side state that decides what a step runs, memory, classes and learning rate aside.
 
         Steps for which it is equal run the same operations, so that a GPU can replay one of them
         for all. By default it changes with every task. A method whose steps depend on less can say
@@ -279,9 +271,10 @@ class Method(ABC, Generic[S]):
 
     @property
     def moment(self) -> Hashable:
-        """What changes with all that is learned, stored or forgotten, for caches of predictions."""
+        """Key of caches of predictions: it changes with all that is learned, stored or dropped."""
         progress = self.progress
-        return progress.steps, progress.task_open, len(progress.seen), len(self.memory)
+        counts = len(progress.seen), self.network.classes, len(self.memory)
+        return progress.steps, progress.task_open, *counts
 
     def grow(self, classes: int) -> None:
         """Make room for classes that were not announced."""
@@ -330,7 +323,7 @@ class Method(ABC, Generic[S]):
         """H = f(x) of network input as in prediction: eval mode, float32, no gradient."""
         count_images(len(images))
         with self.network.evaluating():
-            return self.network.encoder(images.contiguous(memory_format=self.context.layout))
+            return self.network.encode(images)
 
     def descend(self, loss: Callable[[], Terms]) -> Terms:
         """Compute a loss and take one optimizer step down its gradient; return its terms."""
@@ -372,8 +365,7 @@ class Method(ABC, Generic[S]):
     def scores(self, images: Tensor) -> Tensor:
         """Scores (n, classes) of stored images; the highest is the prediction."""
         with self.predictor.evaluating():
-            images = self.normalise(images).contiguous(memory_format=self.context.layout)
-            return self.eval_scores(images)
+            return self.eval_scores(self.normalise(images))
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """Scores (n, classes) of network input in eval mode: the logits of the classifier."""

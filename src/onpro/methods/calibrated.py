@@ -84,18 +84,8 @@ class Calibrated(Wrapper[CalibratedSettings]):
             with copy.network.evaluating(), collecting_statistics(copy.network):
                 for images in memory.images.tensor_split(batches):
                     for turned in rotations(self.normalise(images), blocks).chunk(blocks):
-                        copy.network(turned.contiguous(memory_format=self.context.layout))
+                        copy.network(turned)
         return copy.network
-
-    def grow(self, classes: int) -> None:
-        """Make room for classes."""
-        super().grow(classes)
-        self.calibrated.moment = None
-
-    def forget(self, label: int) -> None:
-        """Drop a class."""
-        super().forget(label)
-        self.calibrated.moment = None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state."""

@@ -4,9 +4,6 @@ Wang et al., CVPR 2024. An image is shown in four views, each more augmented tha
 and the learner distils what it makes of the harder view into the easier one.
 """
 
-from typing import Any
-
-from onpro.methods.base import Labelled, Terms
 from onpro.methods.parts.chain import ChainLoss, ChainSettings
 from onpro.methods.registry import register_wrapper
 from onpro.recipes import CHAIN, CHAIN_DATA, CHAIN_ON_SHORT_STREAMS
@@ -25,14 +22,3 @@ from onpro.recipes import CHAIN, CHAIN_DATA, CHAIN_ON_SHORT_STREAMS
 )
 class SelfTaught(ChainLoss):
     """L + w·Σ_s CE(x_s) + λ·[Σ_{s<3} KL(x_{s+1}→x_s) + KL(x₃→x₃)]; the last KL is 0."""
-
-    def terms(self, *samples: Any) -> Terms:
-        """The terms of the method; of nothing but cross-entropy, one more of the chain."""
-        if super().has_plain_loss:
-            return self.weighted_plain_terms([self], *samples)
-        return super().terms(*samples)
-
-    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
-        """The terms of the chain."""
-        old = self.replayed(old)
-        return super().added_terms(new, old, *mixed) | self.chain_terms([self], new, old, *mixed)

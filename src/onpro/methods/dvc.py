@@ -138,7 +138,7 @@ class DVC(Method[DVCSettings]):
 
         If these are all of them, the first pass over them only moves the running statistics.
         """
-        both = torch.cat([images, views]).contiguous(memory_format=self.context.layout)
+        both = torch.cat([images, views]).contiguous(memory_format=torch.channels_last)
         if len(labels) <= self.settings.replay_batch:
             count_images(len(both))
             with torch.no_grad():
@@ -175,7 +175,7 @@ def gradient_change(
     views: Tensor,
     labels: Tensor,
     learning_rate: float,
-    loss_scale: Tensor | float = 1.0,
+    loss_scale: Tensor,
 ) -> Tensor:
     """MGI: how much a virtual step raises the magnitude of each image's gradient, (n,).
 

@@ -56,12 +56,9 @@ class ER(Method[ERSettings]):
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""
-        if not len(old.labels):  # nothing is stored yet
-            return {"new": cross_entropy(self.network.logits(self.augment(new.images)), new.labels)}
-        of_new, of_old = self.network.logits_each(
-            self.augment(new.images), self.augment(old.images)
-        )
-        return {
-            "new": cross_entropy(of_new, new.labels),
-            "replay": cross_entropy(of_old, old.labels),
-        }
+        views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
+        of_new, *of_old = self.network.logits_each(*views)
+        terms = {"new": cross_entropy(of_new, new.labels)}
+        if of_old:  # something is stored
+            terms["replay"] = cross_entropy(of_old[0], old.labels)
+        return terms

@@ -31,8 +31,8 @@ class GSSSettings(ReplaySettings):
     """Settings of GSS."""
 
     gradient_batches: int = 64
-    """Most random batches of the memory whose gradients new images are compared with (default from
-    the paper)."""
+    """Largest number of random batches of the memory whose gradients those of new images are
+    compared with (default from the paper)."""
 
     gradient_batch: int = 64
     """Number of images in each of them (default from the paper)."""
@@ -90,15 +90,12 @@ class GSS(Method[GSSSettings]):
 
     def terms(self, new: Labelled, old: Labelled) -> Terms:
         """CE of new and of replayed images, each in a forward pass of its own."""
-        if not len(old.labels):
-            return {"new": cross_entropy(self.network.logits(self.augment(new.images)), new.labels)}
-        of_new, of_old = self.network.logits_each(
-            self.augment(new.images), self.augment(old.images)
-        )
-        return {
-            "new": cross_entropy(of_new, new.labels),
-            "replay": cross_entropy(of_old, old.labels),
-        }
+        views = [self.augment(samples.images) for samples in (new, old) if len(samples.labels)]
+        of_new, *of_old = self.network.logits_each(*views)
+        terms = {"new": cross_entropy(of_new, new.labels)}
+        if of_old:  # something is stored
+            terms["replay"] = cross_entropy(of_old[0], old.labels)
+        return terms
 
     def fill_memory(self, images: Tensor, labels: Tensor) -> None:
         """Store the images that find a free slot, each with its score; the others are lost."""
@@ -155,7 +152,7 @@ class GSS(Method[GSSSettings]):
         count_images(len(labels) + slots.numel())
         return group_gradients(
             self.network,
-            self.network_input(torch.cat([images, stored.images])),
+            self.normalise(torch.cat([images, stored.images])),
             torch.cat([labels, stored.labels]),
             Groups(len(labels), len(slots)),
             autocast=torch.bfloat16 if self.context.precision == "bf16" else None,
@@ -170,10 +167,6 @@ class GSS(Method[GSSSettings]):
             len(memory), generator=self.random["memory"], device=memory.device
         )
         return shuffled[: count * size].view(count, size)
-
-    def network_input(self, images: Tensor) -> Tensor:
-        """Stored images, not augmented."""
-        return self.normalise(images).contiguous(memory_format=self.context.layout)
 
 
 def highest_cosines(within: Tensor, products: Tensor, squares: Tensor) -> Tensor:

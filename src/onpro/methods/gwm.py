@@ -81,7 +81,7 @@ class GWM(Peers[GWMSettings]):
     def terms(self, *samples: Any) -> Terms:
         """The terms of the method, of both students."""
         if super().has_plain_loss:
-            return self.plain_terms(self.learners, *samples)
+            return self.plain_terms(*samples)
         return super().terms(*samples)
 
     def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:

@@ -91,8 +91,7 @@ class MIR(Method[MIRSettings]):
 
     def most_interfered(self, candidates: Labelled) -> Labelled:
         """Up to `replay_batch` of the candidates, those whose loss rises most."""
-        images = candidates.images.contiguous(memory_format=self.context.layout)
-        labels, rate = candidates.labels, self.settings.learning_rate
+        (images, labels), rate = candidates, self.settings.learning_rate
         count_images(2 * len(labels))
         scores = interference(self.network, images, labels, rate, self.loss_scale)
         chosen = scores.topk(min(self.settings.replay_batch, len(labels))).indices
@@ -105,7 +104,7 @@ def interference(
     images: Tensor,
     labels: Tensor,
     learning_rate: float,
-    loss_scale: Tensor | float = 1.0,
+    loss_scale: Tensor,
 ) -> Tensor:
     """CE after a virtual step − CE now, for each image, (n,).
 

@@ -29,5 +29,4 @@ class Mirror(Wrapper[MirrorSettings]):
 
     def eval_scores(self, images: Tensor) -> Tensor:
         """The mean of both scores (n, classes)."""
-        mirrored = images.flip(-1).contiguous(memory_format=self.context.layout)
-        return (super().eval_scores(images) + super().eval_scores(mirrored)) / 2
+        return (super().eval_scores(images) + super().eval_scores(images.flip(-1))) / 2

@@ -203,7 +203,7 @@ class MOSE(MeetsClasses[MOSESettings]):
 
     def predicting_features(self, images: Tensor) -> Sequence[Tensor]:
         """Features of network input, of the experts that predict."""
-        features = self.network.experts(self.predictor.encoder(images))
+        features = self.network.experts(self.predictor.encode(images))
         return features if self.settings.prediction == "mixture" else features[-1:]
 
     def forget(self, label: int) -> None:

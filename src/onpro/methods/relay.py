@@ -133,9 +133,10 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         self.optimizer = settings.make_optimizer(self.network.parameters())
         self.start_average()
         self.known = KnownClasses(self.network.classes, context.device)
-        self.memory = self.make_memory()
         if settings.keeps == "balanced":
             self.memory_policy, self.memory = balanced, self.make_memory(key=KEY)
+        else:
+            self.memory = self.make_memory()
 
     def learn(self, batch: Batch) -> Terms:
         """Optimizer steps on the batch and a random replay batch, then the memory update."""
@@ -192,6 +193,5 @@ class Relay(MomentumTaught[RelaySettings], MeetsClasses[RelaySettings]):
         if seen == "all":
             scores = [scores_of_rotations(network, face) for face in faces]
         else:
-            layout = self.context.layout
-            scores = [network(face.contiguous(memory_format=layout)) for face in faces]
+            scores = [network(face) for face in faces]
         return torch.stack(scores).mean(dim=0)

@@ -165,18 +165,6 @@ class ExpertNetwork(Network):
         early = (head for head in self.heads if isinstance(head, GrowingLinear))
         return *early, self.classifier
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Logits of the last expert, of images as they are, (n, classes)."""
-        logits: Tensor = self.classifier(self.experts(self.encoder(images))[-1])
-        return logits[:, :: self.outputs_per_class]
-
-    def logits(self, images: Tensor) -> Tensor:
-        """Logits of the last expert in training, (n, outputs)."""
-        logits: Tensor = self.classifier(self.experts(self.features(images))[-1])
-        return logits
-
-    def logits_each(self, *batches: Tensor) -> list[Tensor]:
-        """Logits of the last expert, of batches, see `features_each`."""
-        return [
-            self.classifier(self.experts(features)[-1]) for features in self.features_each(*batches)
-        ]
+    def head(self, features: Tensor) -> Tensor:
+        """Logits of the last expert, given the features of all of them, (n, outputs)."""
+        return super().head(self.experts(features)[-1])

@@ -17,7 +17,7 @@ def flattened(gradients: Iterable[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def virtual_step(
-    module: nn.Module, learning_rate: float, loss_scale: Tensor | float = 1.0
+    module: nn.Module, learning_rate: float, loss_scale: Tensor
 ) -> Callable[[Tensor], Tensor]:
     """The module with θ′ = θ − learning_rate·∇L, ∇L being its present gradients.
 
@@ -38,16 +38,14 @@ def virtual_step(
     """
 
     @functools.cache
-    def step_length(rate: float) -> Tensor | float:
+    def step_length(rate: float) -> Tensor:
         return -rate / loss_scale
 
     def moved(parameter: nn.Parameter) -> Tensor:
         if parameter.grad is None:
             return parameter.detach()
         factor = step_length(own_rate(parameter) or learning_rate)
-        if isinstance(factor, Tensor):
-            return torch.addcmul(parameter, parameter.grad, factor)
-        return torch.add(parameter, parameter.grad, alpha=factor)
+        return torch.addcmul(parameter, parameter.grad, factor)
 
     state = {name: moved(parameter) for name, parameter in module.named_parameters()}
     state |= {name: buffer.clone() for name, buffer in module.named_buffers()}

@@ -36,7 +36,6 @@ class Network(nn.Module):
     projector: nn.Linear | None
     autocast: torch.dtype | None = None
     """Half precision of the encoder in training; None: that of its weights."""
-    layout: torch.memory_format = torch.contiguous_format
     rounding: Rounding = "ieee"
     """Of float32 convolutions in predictions."""
     fused = False
@@ -70,13 +69,12 @@ class Network(nn.Module):
         device: torch.device,
         *,
         autocast: torch.dtype | None,
-        layout: torch.memory_format,
         rounding: Rounding,
         fused: bool,
     ) -> Self:
         """Move the new network to its device, ready for training."""
-        self.autocast, self.layout, self.rounding, self.fused = autocast, layout, rounding, fused
-        self.to(device, memory_format=layout)  # type: ignore[call-overload] # missing in torch's stubs
+        self.autocast, self.rounding, self.fused = autocast, rounding, fused
+        self.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload] # missing in torch's stubs
         if fused:
             use_fused_kernels(self)
         return self.train()
@@ -92,8 +90,11 @@ class Network(nn.Module):
 
     def outputs(self, images: Tensor) -> Tensor:
         """All logits φ(f(x)), (n, classes · outputs per class)."""
-        outputs: Tensor = self.classifier(self.encoder(images))
-        return outputs
+        return self.head(self.encode(images))
+
+    def encode(self, images: Tensor) -> Tensor:
+        """H = f(x), (n, features); channels-last images are faster, and equal up to rounding."""
+        return self.encoder(images.contiguous(memory_format=torch.channels_last))
 
     def upright(self, outputs: Tensor) -> Tensor:
         """The logits (n, classes) of images as they are among all outputs."""
@@ -101,14 +102,19 @@ class Network(nn.Module):
 
     def classify(self, features: Tensor) -> Tensor:
         """Logits φ(h) of features of images as they are, (n, classes)."""
-        return self.upright(self.classifier(features))
+        return self.upright(self.head(features))
+
+    def head(self, features: Tensor) -> Tensor:
+        """All logits φ(h) of features, (n, outputs)."""
+        outputs: Tensor = self.classifier(features)
+        return outputs
 
     def features(self, images: Tensor) -> Tensor:
         """H = f(x) in training, (n, features), float32 or better."""
         count_images(len(images))
         dtype = self.autocast
         with torch.autocast(images.device.type, dtype=dtype, enabled=dtype is not None):
-            features = self.encoder(images.contiguous(memory_format=self.layout))
+            features = self.encode(images)
         features = features if features.dtype == torch.float64 else features.float()
         if self._passes is not None:
             self._passes.append((images, features))
@@ -140,12 +146,11 @@ class Network(nn.Module):
 
     def logits(self, images: Tensor) -> Tensor:
         """φ(f(x)) in training, (n, outputs)."""
-        logits: Tensor = self.classifier(self.features(images))
-        return logits
+        return self.head(self.features(images))
 
     def logits_each(self, *batches: Tensor) -> list[Tensor]:
         """φ(f(x)) of batches, see `features_each`."""
-        return [self.classifier(features) for features in self.features_each(*batches)]
+        return [self.head(features) for features in self.features_each(*batches)]
 
     def project(self, features: Tensor) -> Tensor:
         """U = g(h), or h itself without a projector."""
@@ -241,7 +246,7 @@ class PrototypeNetwork(Network):
 
     def forward(self, images: Tensor) -> Tensor:
         """Scores v·p_k (n, classes), −∞ for classes that have not appeared."""
-        scores = self.embed(self.encoder(images)) @ self.prototypes.T
+        scores = self.embed(self.encode(images)) @ self.prototypes.T
         return scores.masked_fill(~self.known, -torch.inf)
 
     def grow(

@@ -93,12 +93,10 @@ def make_probe(config: RunConfig, method: AnyMethod) -> PrototypeProbe | None:
 
 def _projections(method: AnyMethod) -> Tensor:
     """Return the projections of all images in the memory, each of length 1, on the CPU."""
-    network, layout = method.network, method.context.layout
+    network = method.network
     with network.evaluating():
         parts = [
-            network.embed(
-                network.encoder(method.normalise(images).contiguous(memory_format=layout))
-            )
+            network.embed(network.encode(method.normalise(images)))
             for images in method.memory.images.split(EVAL_BATCH)
         ]
         return torch.cat(parts).cpu().double()

@@ -59,7 +59,7 @@ class AddedLoss(Wrapper[S]):
         settings: Any = self.settings
         return self.sample_replay(settings.replay_batch) if old is None else old
 
-    def plain_terms(self, learners: Sequence[Method[Any]], new: Labelled, old: Labelled) -> Terms:
+    def plain_terms(self, new: Labelled, old: Labelled) -> Terms:
         """Cross-entropy of all images of a step, of each learner, once any are stored.
 
         It takes the place of a loss that is nothing but cross-entropy: one mean over all images,
@@ -72,7 +72,7 @@ class AddedLoss(Wrapper[S]):
         return of_each(
             [
                 {"ce": cross_entropy(learner.network.logits(views), together.labels)}
-                for learner in learners
+                for learner in self.learners
             ]
         )
 

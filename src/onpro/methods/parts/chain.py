@@ -1,6 +1,5 @@
 """A chain of views, each more augmented than the one before, along which learners distil."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from onpro.augment import ColorJitter, OnPixels, RandAugmentation, ScrAugmentation
 from onpro.losses import softened_divergence
-from onpro.methods.base import Context, Labelled, Method, Terms
+from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.added import AddedLoss, of_each
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.settings import Settings
@@ -68,25 +67,28 @@ class ChainLoss(AddedLoss[ChainSettings]):
         steps = crop, harder, harder
         self.chain = [OnPixels(step, context.normalise) for step in steps]
 
-    def weighted_plain_terms(
-        self, learners: Sequence[Method[Any]], new: Labelled, old: Labelled
-    ) -> Terms:
-        """See `plain_terms`; the cross-entropy is one more of those of the chain."""
-        terms = self.plain_terms(learners, new, old)
+    def terms(self, *samples: Any) -> Terms:
+        """The terms of the method; of nothing but cross-entropy, one more of the chain."""
+        if not super().has_plain_loss:
+            return super().terms(*samples)
+        terms = self.plain_terms(*samples)
         return {name: self.settings.chain_ce_weight * term for name, term in terms.items()}
 
-    def chain_terms(
-        self, learners: Sequence[Method[Any]], new: Labelled, old: Labelled, *mixed: Any
-    ) -> Terms:
+    def added_terms(self, new: Labelled, old: Labelled | None = None, *mixed: Any) -> Terms:
+        """The terms of the chain, of each learner."""
+        old = self.replayed(old)
+        return super().added_terms(new, old, *mixed) | self.chain_terms(new, old, *mixed)
+
+    def chain_terms(self, new: Labelled, old: Labelled, *mixed: Any) -> Terms:
         """Cross-entropy and distillation along the chain, of one learner or of two."""
         shown = self.shown(new, old, *mixed)
         if shown is None:
             return {}
         count = len(new.labels)
         if not self.settings.separate_chains or count == len(shown.first):
-            return of_each(self.of_chain(learners, shown, count))
-        of_new = self.of_chain(learners, shown.rows(slice(count)), count)
-        of_old = self.of_chain(learners, shown.rows(slice(count, None)), 0)
+            return of_each(self.of_chain(shown, count))
+        of_new = self.of_chain(shown.rows(slice(count)), count)
+        of_old = self.of_chain(shown.rows(slice(count, None)), 0)
         if self.settings.chain_rivals == "none":
             of_new = [{"chain": terms["chain"]} for terms in of_new]
         for terms, others in zip(of_old, of_new, strict=True):
@@ -94,11 +96,11 @@ class ChainLoss(AddedLoss[ChainSettings]):
                 terms[name] = terms[name] + term
         return of_each(of_old)
 
-    def of_chain(self, learners: Sequence[Method[Any]], shown: Mixture, new: int) -> list[Terms]:
+    def of_chain(self, shown: Mixture, new: int) -> list[Terms]:
         """The terms of one chain of images, of each learner; the first `new` images are new."""
         *easier, hardest = self.views(shown.images)
         logits = []
-        for learner in learners:
+        for learner in self.learners:
             of_hardest, *of_easier = self.logits_of(learner, hardest, *easier)
             logits.append([*of_easier, of_hardest])
         return [self.chained(shown, new, *pair) for pair in zip(logits, logits[::-1], strict=True)]

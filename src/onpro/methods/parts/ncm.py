@@ -39,7 +39,7 @@ class NearestMean:
             images: (n, 3, height, width)
             features: What gives the features (default: the encoder).
         """
-        features = features or (lambda images: [method.network.encoder(images)])
+        features = features or (lambda images: [method.network.encode(images)])
         classes, device = sorted(method.progress.seen), method.context.device
         seen = torch.tensor(classes, dtype=torch.int64, device=device)
         means = self._directions(method, seen, features)
@@ -53,8 +53,7 @@ class NearestMean:
         if self._means is None or self._means[0] != method.moment:
             context, memory = method.context, method.memory
             stored = [
-                features(method.normalise(images).contiguous(memory_format=context.layout))
-                for images in memory.images.split(EVAL_BATCH)
+                features(method.normalise(images)) for images in memory.images.split(EVAL_BATCH)
             ]
             # A generator of its own: a prediction must not change the method's random state.
             generator = torch.Generator(context.device)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from onpro.methods.base import Context, Labelled, Method, S, Terms
 from onpro.methods.parts.added import PEER, AddedLoss, of_each
+from onpro.methods.parts.momentum import MomentumTaught
 from onpro.randomness import derive_seed
 from onpro.streams import Batch
 
@@ -46,8 +47,8 @@ class Peers(AddedLoss[S]):
                 setattr(peer, name, getattr(self, name))
         if self.same_start:
             peer.network.load_state_dict(self.network.state_dict())
-            # Outputs of classes that appear later start alike too.
-            peer.random["growth"].set_state(self.random["growth"].get_state())
+            if isinstance(peer, MomentumTaught):  # its average, too
+                peer.start_average()
         return peer
 
     @property
@@ -101,13 +102,20 @@ class Peers(AddedLoss[S]):
 
     def grow(self, classes: int) -> None:
         """Make room for classes in both networks."""
+        self._start_outputs_alike()
         super().grow(classes)
         self.peer.grow(classes)
 
     def forget(self, label: int) -> None:
         """Drop a class from both learners."""
+        self._start_outputs_alike()
         super().forget(label)
         self.peer.forget(label)
+
+    def _start_outputs_alike(self) -> None:
+        """Let new outputs of both networks start alike, where the networks did."""
+        if self.same_start:
+            self.peer.random["growth"].set_state(self.random["growth"].get_state())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes; what both learners have in common is saved once."""

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from onpro.memory import Memory
+from onpro.memory import Memory, retrieval
 
 NEVER_SHOWN = 1e-12
 """Count of a class that is neither stored nor in the batch."""
@@ -22,8 +22,7 @@ def log_expected_counts(memory: Memory, labels: Tensor, replayed: int, classes: 
         replayed: Number of replayed images.
         classes: Number of classes.
     """
-    stored = torch.zeros(classes, device=labels.device)
-    stored.index_add_(0, memory.slot_labels, memory.in_use.float())
+    stored = retrieval.class_counts(memory, classes)
     share = stored / stored.sum().clamp(min=1)
     counts = (replayed * share).index_add(0, labels, torch.ones_like(labels, dtype=share.dtype))
     return counts.clamp(min=NEVER_SHOWN).log()

@@ -14,7 +14,7 @@ def scores_of_rotations(network: Network, images: Tensor) -> Tensor:
     """
     blocks = network.outputs_per_class
     scores = [
-        network.outputs(turned.contiguous(memory_format=network.layout))[:, turn::blocks]
+        network.outputs(turned)[:, turn::blocks]
         for turn, turned in enumerate(rotations(images, blocks).chunk(blocks))
     ]
     return torch.stack(scores).mean(dim=0)
