@@ -12,14 +12,6 @@ from pathlib import Path
 from onpro.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (
-    "docs/results.md",
-    "docs/coverage.md",
-    "docs/leaderboard.md",
-    "docs/methods/relay.md",
-    "docs/streams.md",
-    "results/tuned/README.md",
-)
 TABLE = re.compile(r"(<!-- onpro (report .*?) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 PICTURE = re.compile(r"<!-- onpro (figure .*?) -->")
 
@@ -41,7 +33,7 @@ def updated(page: str) -> str:
 if __name__ == "__main__":
     os.chdir(ROOT)
     printed("report results --coverage --out results/index.csv")
-    for path in map(Path, PAGES):
+    for path in (*Path("docs").rglob("*.md"), *Path("results").rglob("*.md")):
         page = path.read_text()
         path.write_text(updated(page))
         for command in PICTURE.findall(page):

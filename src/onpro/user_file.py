@@ -1,7 +1,7 @@
 """Python files of the user's own that register methods or streams.
 
-`./mine.py` is the only one that a file registers, `./mine.py:NAME` one of several. Importing this
-module does not import torch.
+`./mine.py` names the only method or stream that a file registers, `./mine.py:NAME` one of several.
+Importing this module does not import torch.
 """
 
 import hashlib

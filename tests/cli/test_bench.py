@@ -101,6 +101,8 @@ def test_help_fits_80_columns(onpro: Command) -> None:
         (["--steps", "0"], "the number of steps must be at least 1"),
         (["--like", "folder"], "give --classes"),
         (["--save", "."], "cannot write"),
+        (["--data", "digits", "--save", "bench.json"], "--save does not go with --data"),
+        (["--data", "digits", "--threads", "-1"], "at least 1 thread"),
         (["--show"], "name at least one file"),
         (["--show", "nowhere.json"], "there is no file nowhere.json"),
     ],

@@ -11,7 +11,7 @@ from onpro.cli import main
 from onpro.experiments import Summary
 from onpro.experiments.coverage import coverage
 from onpro.experiments.experiment import Experiment
-from onpro.experiments.grouping import configuration, digest_of, found, stream_name
+from onpro.experiments.grouping import digest_of, found, stream_name
 from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.published import published
 from onpro.experiments.statistics import accuracy_curve
@@ -28,12 +28,9 @@ from onpro.text import written
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    "docs/results.md",
-    "docs/coverage.md",
-    "docs/leaderboard.md",
-    "docs/methods/relay.md",
-    "docs/streams.md",
-    "results/tuned/README.md",
+    str(path.relative_to(ROOT))
+    for path in sorted((*ROOT.glob("docs/**/*.md"), *ROOT.glob("results/**/*.md")))
+    if "<!-- onpro report " in path.read_text()
 ]
 FILES = sorted((ROOT / "results").rglob("*.jsonl"))
 BLOCK = re.compile(r"<!-- onpro report (.*?) -->\n(.*?)<!-- end -->", flags=re.DOTALL)
@@ -85,7 +82,7 @@ def test_the_runs_on_streams_are_complete() -> None:
     place = Place(device="cpu", precision="fp32")
     planned = {config.identity for one in wanted for config in configurations(one, place)}
     assert {run.result["identity"] for run in runs} == planned
-    kinds = {(run.result["method"], stream_name(configuration(run))) for run in runs}
+    kinds = {(run.result["method"], stream_name(run.configuration)) for run in runs}
     assert len(kinds) == 14 * 7
     for run in runs:
         assert run.config

@@ -64,7 +64,7 @@ def test_engines_and_devices_are_not_pooled(tmp_path: Path) -> None:
 
 
 def test_the_digits_are_the_last_resort() -> None:
-    result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
+    result = {"method": "er", "data": "digits", "memory": 50, "seed": 0, "precision": "fp32"}
     runs = [
         Finished(
             Path(f"gone/{code}"), result | {"experiment": 4 * code, "engine": "x", "device": "y"}
@@ -78,7 +78,7 @@ def test_the_digits_are_the_last_resort() -> None:
 
 
 def test_runs_that_say_nothing_of_their_settings_are_not_pooled() -> None:
-    result = {"method": "er", "data": "digits", "memory": 50, "precision": "fp32"}
+    result = {"method": "er", "data": "digits", "memory": 50, "seed": 0, "precision": "fp32"}
     runs = [Finished(Path(f"gone/{name}"), result) for name in ("a-new", "b-new")]
     assert [len(one.runs) for one in found(runs)] == [1, 1]
 
@@ -89,10 +89,9 @@ def test_a_setting_added_since_leaves_runs_the_same_experiment(tmp_path: Path) -
     before = today | {"settings": dict(today["settings"]), "seed": 1}
     del before["settings"]["taught_rotations"]
     common = {"method": "er-mkd", "data": "digits", "memory": 50}
-    runs = [
-        Finished(tmp_path / "old", common | {"config": before, "experiment": "of before"}),
-        Finished(tmp_path / "new", common | {"config": today, "experiment": config.experiment}),
-    ]
+    old = common | {"seed": 1, "config": before, "experiment": "of before"}
+    new = common | {"seed": 0, "config": today, "experiment": config.experiment}
+    runs = [Finished(tmp_path / "old", old), Finished(tmp_path / "new", new)]
     (one,) = found(runs)
     assert len(one.runs) == 2
 
@@ -117,3 +116,22 @@ def test_a_recipe_is_named_only_where_it_changes_something(tmp_path: Path) -> No
     assert settings_for("er", "digits", "paper") == settings_for("er", "digits")
     assert [one.recipe for one in found([usual, plain[1]])] == [None]
     assert [one.recipe for one in found([varied])] == ["original"]
+
+
+def test_a_run_that_was_repeated_is_one_sample(tmp_path: Path) -> None:
+    runs = [finished(tmp_path, seed, "aaaaaaaa") for seed in range(2)]
+    repeated = Finished(tmp_path / "again", runs[0].result | {"train_seconds": 7.0})
+    (one,) = found([*runs, repeated])
+    assert [run.folder for run in one.runs] == [run.folder for run in runs]
+
+
+def test_a_default_that_is_written_out_is_no_setting_by_hand(tmp_path: Path) -> None:
+    config = RunConfig("er", settings_for("er", "cifar10"), data="cifar10", memory=200).what()
+    common = {"method": "er", "data": "cifar10", "memory": 200, "seed": 0}
+    for written, by_hand in (
+        ({"tasks": 5, "image_size": 32}, ()),
+        ({"tasks": 2}, ("tasks=2",)),
+    ):
+        (one,) = found([Finished(tmp_path, common | {"config": config | written})])
+        assert one.by_hand == by_hand
+        assert bool(one.paper) == (not by_hand)

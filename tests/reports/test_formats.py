@@ -88,7 +88,7 @@ def test_latex_sets_words_left_and_numbers_right() -> None:
     columns = [Column("a", "a"), Column("b", "b"), Column("c", "c")]
     records: list[Record] = [
         {"a": "one", "b": "20.9 ± 0.9", "c": 1},
-        {"a": "2", "b": "1.0", "c": None},
+        {"a": "2", "b": "-1.0", "c": None},
     ]
     assert render(records, columns, "latex").startswith("\\begin{tabular}{lrr}")
 

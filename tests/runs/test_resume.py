@@ -317,6 +317,22 @@ def test_a_repetition_killed_while_it_took_the_place_takes_it_later(
     assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
 
 
+def test_a_move_that_was_killed_loses_nothing_that_had_moved(
+    tmp_path: Path, undisturbed: Finished
+) -> None:
+    repetition, place = tmp_path / f"{ER.folder}.new", tmp_path / ER.folder
+    shutil.copytree(undisturbed.folder, repetition)
+    shutil.copytree(undisturbed.folder, place)
+    (place / "result.json").write_text('"old"')
+    names = {path.name for path in repetition.iterdir()}
+    assert len(names) > 2
+    for name in names - {"result.json"}:
+        (repetition / name).replace(place / name)
+    run(ER, tmp_path)
+    assert {path.name for path in place.iterdir()} == names
+    assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
+
+
 def test_checkpoints_a_kill_left_beside_a_result_are_removed(
     tmp_path: Path, undisturbed: Finished
 ) -> None:

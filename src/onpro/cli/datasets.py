@@ -12,7 +12,7 @@ from onpro.data.download import default_folder
 
 
 @dataclass(frozen=True)
-class DatasetsOptions:
+class Command:
     """Options of the list."""
 
     data_dir: Path | None = None
@@ -22,17 +22,10 @@ class DatasetsOptions:
     """Print the list as JSON."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """The list of data sets."""
-
-    options: DatasetsOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """List the data sets."""
     about = "List the data sets and how to name your own."
-    options = parse(Command, arguments, command="onpro datasets", about=about).options
+    options = parse(Command, arguments, command="onpro datasets", about=about)
     folder = (options.data_dir or default_folder()).expanduser()
     if options.json:
         print(json.dumps([_facts(source, folder) for source in sources()], indent=1))

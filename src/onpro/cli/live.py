@@ -142,7 +142,7 @@ def _rich_bar() -> "RichProgress":
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),
         console=Console(stderr=True),
-        expand=True,  # for then the text is cut, and not the bar
+        expand=True,  # so that the text is cut instead of the bar
     )
 
 

@@ -39,7 +39,6 @@ def carry_out(options: Command) -> None:
         _require_place(options.save)
     device = pick_device(options.device)
     Measure(options.steps, options.repeats)  # refuses bad numbers before anything is measured
-    require_threads(options.threads)
     with _as_in_runs(options, device):
         _measure(options, configs, engines, device)
 
@@ -47,6 +46,7 @@ def carry_out(options: Command) -> None:
 @contextmanager
 def _as_in_runs(options: Command, device: torch.device) -> Iterator[None]:
     """Use threads and memory of a CPU as runs do."""
+    require_threads(options.threads)
     if device.type != "cpu":
         yield
         return
@@ -89,14 +89,15 @@ def _measure(
 
 def measure_waiting(options: Command) -> None:
     """Measure how long steps wait for the images of a data set, and print it."""
-    names = options.methods or (DEFAULT,)
-    names = tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
+    for option in ("classes", "compare", "save"):
+        if getattr(options, option):
+            raise UserError(f"--{option} does not go with --data: leave one of them out.")
     Measure(options.steps)  # refuses a bad number
     device = pick_device(options.device)
     images = SharedImages()
     results: list[dict[str, Any]] = []
     with _as_in_runs(options, device):
-        for name, memory in product(names, whole_numbers("memory", options.memory)):
+        for name, memory in product(_names(options), whole_numbers("memory", options.memory)):
             config = RunConfig(
                 method=name,
                 settings=settings_for(name, options.data, options.recipe),
@@ -131,10 +132,15 @@ def measure_waiting(options: Command) -> None:
         print(json.dumps(results))
 
 
+def _names(options: Command) -> tuple[str, ...]:
+    """Return the names of the methods to measure."""
+    names = options.methods or (DEFAULT,)
+    return tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
+
+
 def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
     """Yield every combination of methods, numbers of classes and memories."""
-    names = options.methods or (DEFAULT,)
-    names = tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
+    names = _names(options)
     for option in ("tasks", "image_size", "batch_size"):
         value = getattr(options, option)
         if value is not None and value < 1:

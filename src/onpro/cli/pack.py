@@ -13,7 +13,7 @@ from onpro.text import visible
 
 
 @dataclass(frozen=True)
-class PackOptions:
+class Command:
     """Which runs to store, and where."""
 
     file: tyro.conf.Positional[Path | None] = field(default=None, metadata={"metavar": "FILE"})
@@ -27,13 +27,6 @@ class PackOptions:
     """Replace a result in the file by another result of the same run, instead of refusing it."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A file of runs."""
-
-    options: PackOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """Add runs to a file."""
     about = (
@@ -41,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         "The commands report, figure, table and sweep read such a file like a folder of runs. "
         "Models and logs stay in the run folders, which are not changed."
     )
-    options = parse(Command, arguments, command="onpro pack", about=about).options
+    options = parse(Command, arguments, command="onpro pack", about=about)
     if options.file is None or not options.runs:
         raise UserError("name a file and runs: onpro pack results.jsonl runs.")
     with importing():

@@ -47,7 +47,7 @@ CONTENTS = ("streams", "leaderboard", "coverage", "compare")
 
 
 @dataclass(frozen=True)
-class ReportOptions:
+class Command:
     """Which runs to report, and how."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -89,17 +89,10 @@ class ReportOptions:
     correction."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A report."""
-
-    options: ReportOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print a report of finished runs, or write it to a file."""
     about = "Report finished runs beside the paper's values: print tables, or write a file."
-    options = parse(Command, arguments, command="onpro report", about=about).options
+    options = parse(Command, arguments, command="onpro report", about=about)
     if not options.runs:
         raise UserError("name at least one run folder, such as runs.")
     kind = _format(options)
@@ -158,7 +151,7 @@ def _pictures(experiments: "Sequence[Experiment]") -> "list[Picture]":
     return pictures
 
 
-def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: ReportOptions) -> str:
+def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Command) -> str:
     from onpro.experiments.comparison import compare
     from onpro.experiments.coverage import coverage
     from onpro.experiments.experiment import named_measures
@@ -200,7 +193,7 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Report
     return tables
 
 
-def _require_one_content(options: ReportOptions, kind: str) -> None:
+def _require_one_content(options: Command, kind: str) -> None:
     """Raise UserError for options that ask for different reports, or for what a page lacks."""
     asked = [name for name in CONTENTS if getattr(options, name)]
     if len(asked) > 1:
@@ -215,7 +208,7 @@ def _on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _format(options: ReportOptions) -> "Format | Literal['html']":
+def _format(options: Command) -> "Format | Literal['html']":
     if options.format:
         return options.format
     if options.out is None:

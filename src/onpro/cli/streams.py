@@ -10,24 +10,17 @@ from onpro.streams import StreamKind, stream_kinds
 
 
 @dataclass(frozen=True)
-class StreamsOptions:
+class Command:
     """Options of the list."""
 
     json: bool = False
     """Print the list as JSON."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """The list of streams."""
-
-    options: StreamsOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """List the kinds of streams."""
     about = "List the kinds of streams and their settings, for --stream KIND."
-    options = parse(Command, arguments, command="onpro streams", about=about).options
+    options = parse(Command, arguments, command="onpro streams", about=about)
     kinds = stream_kinds().values()
     if options.json:
         print(json.dumps([_facts(kind) for kind in kinds], indent=1))

@@ -174,9 +174,9 @@ def train_and_show(
             for wanted in {(c.data, c.data_dir, c.limit_per_class) for c in configs}:
                 download(*wanted)
         failures = train_many(left, executor)
-    reasons = {result.reason for result in failures.values() if result.kind == "failed"}
-    if len(failures) == len(runs) and len(reasons) == 1:
-        raise UserError(*reasons)
+    mistakes = [result.reason for result in failures.values() if result.kind == "failed"]
+    if len(mistakes) == len(runs) and len(set(mistakes)) == 1:
+        raise UserError(mistakes[0])
     show(runs, failures, as_json=as_json)
     return say_failures(failures)
 

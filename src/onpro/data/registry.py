@@ -63,7 +63,7 @@ class Source:
     optional: bool = False
     """Whether the argument may be left out."""
     files: tuple[str, ...] = ()
-    """Paths in the data folder; if there is one of them, so are the data."""
+    """Paths in the data folder; the data are there if any of these exists."""
     for_tests: bool = False
     """Whether it is meant for testing code, not for measuring methods."""
     seeded: bool = True

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
-from onpro.data import find
 from onpro.experiments.experiment import MEASURES, Experiment, Measure
+from onpro.experiments.grouping import STREAM
 from onpro.experiments.statistics import holm
-from onpro.runs.config import RunConfig
+from onpro.runs.config import SHORTCUT, RunConfig
 
 TOLERANCE = 1e-6
 """Values closer than this are equal: one test image changes an accuracy by more."""
@@ -135,17 +135,8 @@ def _by_stream(experiment: Experiment, measure: Measure) -> dict[Hashable, float
 
 
 def _stream(config: RunConfig) -> Hashable:
-    source = find(config.data)
-    return (
-        config.data,
-        config.stream,
-        config.hide_boundaries,
-        config.tasks or source.tasks,
-        config.batch_size,
-        config.class_order,
-        config.image_size or source.image_size,
-        config.limit_per_class,
-        config.validation,
-        config.cue(),
-        config.seed,
-    )
+    """Return what the batches of a run depend on; evaluations do not change them."""
+    apart = "evaluations", *SHORTCUT
+    values = {name: getattr(config, name) for name in STREAM if name not in apart}
+    values |= config.defaults_of_data()
+    return config.data, config.stream, config.cue(), config.seed, tuple(values.values())

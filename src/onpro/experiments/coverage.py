@@ -11,6 +11,7 @@ from onpro.experiments.plan import Place, configurations
 from onpro.experiments.statistics import Summary
 from onpro.experiments.tables import PaperTable, Row, paper_tables
 from onpro.nn import Precision
+from onpro.text import written
 
 TOLERANCE = 2.0
 """Points by which a mean may differ from the paper's and agree with it."""
@@ -53,7 +54,7 @@ class Cell:
         """
         if self.summary is None or self.difference is None:
             return "not measured"
-        difference = abs(round(self.difference, 1))
+        difference = abs(float(written(self.difference, ".1f")))
         agrees = difference <= max(TOLERANCE, self.summary.interval or 0.0)
         return "agrees" if agrees else "differs"
 

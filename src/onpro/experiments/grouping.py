@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from onpro.data import find
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.tables import reported
@@ -42,7 +43,8 @@ def described(config: Mapping[str, Any], **more: Any) -> Experiment:
 def found(runs: Iterable[Finished]) -> list[Experiment]:
     """Return the experiments of finished runs by data set and memory, the most accurate first.
 
-    Runs on different kinds of device, or with different engines, are different experiments.
+    Runs on different kinds of device, or with different engines, are different experiments. Of
+    several runs of an experiment with one seed the first counts, because they are one sample.
     """
     groups: dict[Hashable, list[Finished]] = {}
     for run in runs:
@@ -52,15 +54,6 @@ def found(runs: Iterable[Finished]) -> list[Experiment]:
     return sorted(experiments, key=_rank)
 
 
-def configuration(run: Finished) -> dict[str, Any]:
-    """Return the configuration of a finished run; empty if it cannot be read.
-
-    Results of older versions do not hold it; then it is that of `config.json`.
-    """
-    config = run.result.get("config")
-    return config if isinstance(config, dict) else run.config
-
-
 def digest_of(run: Finished) -> str | None:
     """Return the digest of a run's experiment; None if it is unknown.
 
@@ -68,7 +61,7 @@ def digest_of(run: Finished) -> str | None:
     method are one experiment; else, or if the method is in a file, the one noted in the result.
     """
     with suppress(UserError):
-        return parse_config(configuration(run)).experiment
+        return parse_config(run.configuration).experiment
     noted = run.result.get("experiment")
     return noted if isinstance(noted, str) else None
 
@@ -79,11 +72,12 @@ def short_digest(run: Finished) -> str:
 
 
 def _experiment(members: Sequence[Finished]) -> Experiment:
-    runs = tuple(sorted(members, key=lambda run: run.result.get("seed", 0)))
+    of_seeds = {run.result["seed"]: run for run in reversed(members)}  # a repetition is no sample
+    runs = tuple(run for _, run in sorted(of_seeds.items()))
     result = runs[0].result
     told = {name: result.get(name) for name in ("method", "data", "memory")}
     told["recipe"] = _telling(result["method"], result["data"], result.get("recipe"))
-    return described(configuration(runs[0]) | told, runs=runs)
+    return described(runs[0].configuration | told, runs=runs)
 
 
 def _telling(method: str, data: str, recipe: str | None) -> str | None:
@@ -116,7 +110,7 @@ def _told_apart(experiments: Sequence[Experiment]) -> list[Experiment]:
 
 def _precision(run: Finished) -> str:
     precision = str(run.result.get("precision", ""))
-    return f"{precision}, deterministic" if configuration(run).get("deterministic") else precision
+    return f"{precision}, deterministic" if run.configuration.get("deterministic") else precision
 
 
 def _place(run: Finished) -> str:
@@ -149,10 +143,19 @@ def _is_pretrained_encoder(name: str, value: Any) -> bool:
 
 
 def _stream_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
-    usual = {field.name: field.default for field in fields(RunConfig)}
+    """Return the stream options that are not the usual ones; a default written out is usual."""
+    usual: dict[str, tuple[Any, ...]] = {
+        field.name: (field.default,) for field in fields(RunConfig)
+    }
+    with suppress(UserError):  # a data set that is not here
+        source = find(str(config["data"]))
+        tasks = source.tasks_for(source.classes) if source.classes else None
+        usual |= {"tasks": (None, tasks), "image_size": (None, source.image_size)}
     named = (f"stream={stream_name(config)}",) if "stream" in config else ()
     return named + tuple(
-        f"{name}={config[name]}" for name in STREAM if config.get(name, usual[name]) != usual[name]
+        f"{name}={config[name]}"
+        for name in STREAM
+        if name in config and config[name] not in usual[name]
     )
 
 

@@ -148,7 +148,8 @@ class Grid:
                 try:
                     kind = stream_kind(name, **dict(settings))
                 except UserError as error:
-                    raise self._wrong(settings[0][0], str(error)) from None
+                    key = settings[0][0] if settings else "stream"
+                    raise self._wrong(key, str(error)) from None
                 yield () if kind == Disjoint() else (("stream", kind),)
 
     def _resolved(self, name: str) -> str:

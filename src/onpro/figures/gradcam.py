@@ -1,7 +1,8 @@
 """Figure of where networks look: GradCAM++ overlays on test images."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -109,7 +110,7 @@ def gradcam(method: AnyMethod, image: Tensor, *, fine: bool = False) -> tuple[Te
     x = method.normalise(image[None]).requires_grad_()  # for maps of a frozen encoder
     network.eval()
     exactness = convolutions(network.rounding)
-    with torch.enable_grad(), exactness, _last_maps(network.encoder) as maps:
+    with torch.enable_grad(), exactness, _feature_maps(network.encoder) as maps:
         scores = network(x)[0]
         predicted = int(scores.argmax())
         larger = [found for found in maps if found.shape[-1] > maps[-1].shape[-1]]
@@ -142,27 +143,22 @@ def _scaled(heat: Tensor) -> Tensor:
     return (heat - low) / (high - low) if high > low else torch.zeros_like(heat)
 
 
-class _last_maps:  # noqa: N801 # a context manager
-    """Collects the feature maps that an encoder computes; the last are its final ones."""
+@contextmanager
+def _feature_maps(encoder: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the feature maps that an encoder computes; the last are its final ones."""
+    maps: list[Tensor] = []
 
-    def __init__(self, encoder: nn.Module) -> None:
-        self._encoder = encoder
-        self._maps: list[Tensor] = []
-
-    def __enter__(self) -> list[Tensor]:
-        self._hooks = [
-            module.register_forward_hook(self._keep) for module in self._encoder.modules()
-        ]
-        return self._maps
-
-    def __exit__(self, *error: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _keep(self, module: nn.Module, given: object, output: object) -> None:
+    def keep(module: nn.Module, given: object, output: object) -> None:
         made = output[0] if isinstance(output, tuple) else output
         if isinstance(made, Tensor) and made.ndim == 4:
-            self._maps.append(made)
+            maps.append(made)
+
+    hooks = [module.register_forward_hook(keep) for module in encoder.modules()]
+    try:
+        yield maps
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:

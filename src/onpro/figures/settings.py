@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import MEASURES, Experiment
-from onpro.experiments.grouping import STREAM, configuration
+from onpro.experiments.grouping import STREAM
 from onpro.figures.style import INK, Legend, Options, blank, letters, line_style, names_of, plain
 from onpro.runs import RunConfig
 from onpro.text import visible
@@ -109,7 +109,7 @@ def _grouped(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line]
 
 def _values(experiment: Experiment) -> dict[str, Any]:
     """Return memory, stream and settings of an experiment by name."""
-    config = configuration(experiment.runs[0])
+    config = experiment.runs[0].configuration
     settings = config.get("settings")
     usual = {field.name: field.default for field in fields(RunConfig) if field.name in STREAM}
     stream = {name: config.get(name, value) for name, value in usual.items()}

@@ -103,7 +103,7 @@ def binary_targets(
     previous: Tensor | None = None,
     known: Tensor | None = None,
 ) -> Tensor:
-    """What each unit shall say of each image.
+    """The target of each unit for each image.
 
     Old classes shall look as the previous network saw them, on every row; of the new classes, a
     new image has its own, a replayed one none. A new image of an old class, which occurs where

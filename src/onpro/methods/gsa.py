@@ -203,7 +203,7 @@ class GSA(MeetsClasses[GSASettings]):
     def renew_unseen(self) -> None:
         """Reinitialise the outputs of classes that have not been met before the current task.
 
-        Nothing but weight decay has moved them, in the first 50 steps or so to about 0.
+        So far only weight decay has moved them; it takes them close to 0 within about 50 steps.
         """
         for label in set(range(self.network.classes)) - self.progress.seen_before_task:
             for output in self.network.outputs_of(label):
@@ -212,7 +212,7 @@ class GSA(MeetsClasses[GSASettings]):
                 )
 
     def set_training_of_head(self) -> None:
-        """Train the classifier, or no longer."""
+        """Freeze the classifier, or let it be trained."""
         frozen = self.settings.head == "frozen" and self.progress.task > 0
         self.network.classifier.requires_grad_(not frozen)
 

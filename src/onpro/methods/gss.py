@@ -113,8 +113,8 @@ class GSS(Method[GSSSettings]):
     def exchange(self, images: Tensor, labels: Tensor) -> None:
         """Offer each image a slot, redundant slots first, if the batch as a whole is new.
 
-        It is if its gradient opposes all memory gradients. Images beyond the number of slots are
-        offered none.
+        It is if its mean gradient opposes every memory gradient. Images beyond the number of slots
+        are offered none.
         """
         memory, generator = self.memory, self.random["memory"]
         images, labels = images[: len(memory)], labels[: len(memory)]

@@ -84,7 +84,7 @@ class MKD(MomentumTaught[MKDSettings], AddedLoss[MKDSettings]):
     """L + CE(S(V̂)) + λ·½[KL(T(V̂)→S(V̂)) + KL(T(V̂)→S(V))], V = [Xb; X], V̂ augmented.
 
     Of a method that is nothing but cross-entropy, L is left out: CE(S(V̂)) takes its place. V may be
-    shown in several rotations, each a class of its own, which L does without.
+    shown in several rotations, each a class of its own; L itself uses images as they are.
     """
 
     def __init__(self, settings: MKDSettings, context: Context) -> None:

@@ -116,7 +116,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], words: Sequence[bool])
 def _has_words(records: Sequence[Record], column: Column) -> bool:
     """Return whether a column has text other than numbers such as 20.9 ± 0.9."""
     texts = (value for record in records if isinstance(value := record.get(column.key), str))
-    return not all(re.fullmatch(r"[\d.]+( ± [\d.]+)?", text) for text in texts)
+    return not all(re.fullmatch(r"-?[\d.]+( ± [\d.]+)?", text) for text in texts)
 
 
 def _markdown(records: Sequence[Record], columns: Sequence[Column]) -> str:

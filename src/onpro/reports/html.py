@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from onpro._version import __version__
 from onpro.experiments import Summary, summarise
 from onpro.experiments.experiment import MEASURES, Experiment
-from onpro.experiments.grouping import configuration, short_digest
+from onpro.experiments.grouping import short_digest
 from onpro.experiments.matrices import accuracy_matrix, affordable_side, confusion_matrix, course
 from onpro.experiments.statistics import accuracy_curve, forgetting_by_task
 from onpro.reports.tables import seed_ranges
@@ -194,7 +194,7 @@ def _settings(experiment: Experiment) -> list[tuple[str, str]]:
     """Return settings by name; several values if runs differ."""
     values: dict[str, dict[str, None]] = {}
     for run in experiment.runs:
-        for name, value in _texts(configuration(run)).items():
+        for name, value in _texts(run.configuration).items():
             values.setdefault(name, {})[value] = None
     return [(_cut(name), _cut("; ".join(found))) for name, found in values.items()]
 

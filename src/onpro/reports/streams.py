@@ -5,7 +5,7 @@ from statistics import fmean
 
 from onpro.experiments import Summary
 from onpro.experiments.experiment import Experiment, Measure
-from onpro.experiments.grouping import configuration, stream_name
+from onpro.experiments.grouping import stream_name
 from onpro.reports.formats import markdown, with_spread
 from onpro.reports.tables import seed_ranges
 from onpro.streams import stream_kinds
@@ -22,7 +22,7 @@ def by_stream(experiments: Sequence[Experiment]) -> str:
     """
     places = sorted({f"{one.data}, M = {one.memory}" for one in experiments})
     cells = {
-        (_name(one, with_place=len(places) > 1), stream_name(configuration(one.runs[0]))): one
+        (_name(one, with_place=len(places) > 1), stream_name(one.runs[0].configuration)): one
         for one in sorted(experiments, key=lambda one: len(one.runs))
     }
     order = {kind: number for number, kind in enumerate(stream_kinds())}

@@ -89,11 +89,13 @@ class RunFolder:
         if not place.path.exists():
             self.path.rename(place.path)
             return
-        for name in place.own() - {CONFIG, RESULT}:
-            (place.path / name).unlink()
+        if self.config.exists():  # else the move has begun: what is there has moved already
+            for name in place.own() - {CONFIG, RESULT}:
+                (place.path / name).unlink()
         place.checkpoints.remove()
         self.checkpoints.remove()
-        for name in sorted(self.own(), key=lambda name: name == RESULT):
+        order = {CONFIG: 0, RESULT: 2}
+        for name in sorted(self.own(), key=lambda name: order.get(name, 1)):
             (self.path / name).replace(place.path / name)
         with suppress(OSError):  # the user's files stay
             self.path.rmdir()

@@ -30,17 +30,12 @@ def load_runs(*folders: str | Path) -> "pd.DataFrame":
 
 def _row(run: Finished) -> dict[str, Any]:
     single = {k: v for k, v in run.result.items() if not isinstance(v, (dict, list))}
-    config = _config(run)
+    config = run.configuration
     settings = {f"settings.{k}": v for k, v in _object(config, "settings").items()}
     stream = {f"stream.{k}": v for k, v in _object(config, "stream").items()}
     kind = stream.pop("stream.kind", "disjoint")
     whole = {"run": str(run.folder), **single, "accuracy": run.result["accuracy"]}
     return whole | settings | {"stream": kind} | stream
-
-
-def _config(run: Finished) -> Mapping[str, Any]:
-    config = run.result.get("config") or run.config
-    return config if isinstance(config, dict) else {}
 
 
 def _object(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

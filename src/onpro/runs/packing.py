@@ -85,7 +85,10 @@ def _line(run: Finished) -> str:
 
 
 def _portable(run: Finished) -> Finished:
-    """Return a run whose command and configuration have no absolute path."""
+    """Return a run whose command and configuration have no absolute path but that of `folder:PATH`.
+
+    That path is part of the run's identity.
+    """
     config = {name: _shortened(value) for name, value in run.config.items()}
     if "data_dir" in config:
         config["data_dir"] = None

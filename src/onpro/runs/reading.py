@@ -54,6 +54,12 @@ class Finished:
                 config = read_json(self.folder / CONFIG)
         return config if isinstance(config, dict) else {}
 
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """The configuration in the result, else the content of `config.json`, as older versions."""
+        config = self.result.get("config")
+        return config if isinstance(config, dict) else self.config
+
     def _repr_html_(self) -> str:
         """Return the accuracies as a table, for notebooks."""
         rows = self.result["accuracy"]

@@ -56,7 +56,7 @@ def collect(
 
     Args:
         config: the run.
-        trainer: which has trained it.
+        trainer: its trainer, after training.
         described: the content of its `config.json`.
     """
     tasks = trainer.stream.num_tasks

@@ -199,17 +199,17 @@ def running(
     checkpoint_every: float = CHECKPOINT_EVERY,
     stop: Callable[[], int | None] = lambda: None,
 ) -> Running:
-    """Train one run and save it in a folder, from its last checkpoint on where it has one.
+    """Train one run and save it in a folder; resume it from its last checkpoint, if it has one.
 
-    A run that does not end keeps its folder if it has a checkpoint to go on from; else it removes
-    what it wrote. A finished run is given back as it is, unless it is to start over: then it is
-    repeated in a folder of its own, with `.new` added to the name, whose files take the place of
-    the finished run's only when it is finished itself.
+    A run that does not end keeps its folder if it has a checkpoint to resume from; else it removes
+    what it wrote. A finished run is returned unchanged unless `fresh` is true: then it is repeated
+    in a folder of its own, with `.new` added to the name, whose files take the place of the
+    finished run's only when it is finished itself.
 
     Args:
-        folder: where to; one whose name ends in `.new` goes on with a repetition.
+        folder: Folder of the run; a name that ends in `.new` resumes a repetition.
         config: what to run.
-        listeners: who wants to know how it goes.
+        listeners: Receive the events of the run.
         tensorboard: log for TensorBoard too.
         trainer: what `prepare(config)` gave, if that was called already.
         fresh: start over, whatever there is.

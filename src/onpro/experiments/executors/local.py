@@ -109,13 +109,13 @@ class WorkerProcess:
         try:
             self._process.start()
         except (EOFError, OSError) as error:  # the fork server was killed: the next has a new one
-            reason = error or type(error).__name__
+            reason = str(error) or type(error).__name__
             self._failure = f"its process could not be started ({reason})."
         finally:
             theirs.close()  # so that the end of the process is the end of the pipe
 
     def take(self, request: RunRequest) -> "LocalJob":
-        """Train one run more."""
+        """Queue a run."""
         number = next(self._numbers)
         self._results[number] = None
         with suppress(OSError):  # it has died: the result will say so

@@ -13,7 +13,7 @@ from onpro.methods.base import Method, S
 class KnownClasses:
     """Which classes have been met so far, and which before the current task.
 
-    The masks are on the device, so that a recorded step can read and update them.
+    The masks are on the device, so that a captured step can read and update them.
 
     Args:
         classes: Number of classes of the network.
@@ -85,7 +85,7 @@ class MeetsClasses(Method[S]):
 
 
 class TaskSteps:
-    """Number of steps of the current task, on the device for recorded steps."""
+    """Number of steps of the current task, on the device for captured steps."""
 
     count: Tensor
     """() int64"""

@@ -27,7 +27,7 @@ class Peers(AddedLoss[S]):
 
     is_last = True
     same_start: ClassVar[bool] = False
-    """Whether both start from the same network, later outputs included."""
+    """Whether both start from the same network, including outputs added later."""
 
     def __init__(self, settings: S, context: Context) -> None:
         super().__init__(settings, context)

@@ -10,7 +10,7 @@ NEVER_SHOWN = 1e-12
 
 
 def log_expected_counts(memory: Memory, labels: Tensor, replayed: int, classes: int) -> Tensor:
-    """What logits (classes,) are raised by to learn without a preference for classes shown often.
+    """Offsets (classes,) to add to logits, so that training does not favour classes shown often.
 
     The logarithm of the images of each class that a step shows on average: those of the batch, and
     of the replayed images the share that the class has of the memory. Without it, a network would
