@@ -87,6 +87,18 @@ def test_the_precision_with_the_most_runs_counts() -> None:
         assert cell.command.endswith("er --data cifar10 --memory 200 --seeds 3 --precision bf16")
 
 
+def test_one_memory_counts_for_all_where_no_images_are_kept() -> None:
+    every = cells(measured(30.0, 31.0, method="pass"), measured(35.0, method="pass", memory=500))
+    there = [cell for key, cell in every.items() if key[:3] == ("table1", "PASS", "cifar10")]
+    assert [cell.memory for cell in there] == [100, 200, 500]
+    assert [cell.difference for cell in there] == [pytest.approx(-3.2)] * 3
+    assert {cell.command.split(" --seeds")[0] for cell in there} == {
+        "onpro run pass --data cifar10 --memory 200"
+    }
+    other = every["table1", "PASS", "cifar100", 500, "accuracy"]
+    assert other.status == "not measured"
+
+
 def test_other_settings_do_not_count() -> None:
     setup = Setup("er", "cifar10", 200, (0,), settings=(("replay_batch", 10),))
     (config,) = configurations(setup, Place())

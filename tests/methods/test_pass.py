@@ -222,6 +222,17 @@ def test_there_is_no_memory_and_it_says_so(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.text.count("the memory of 123 is not used.") == 1
 
 
+def test_it_learns_the_same_whatever_the_memory() -> None:
+    weights = []
+    for memory in (1, 40):
+        method = learner("pass", memory=memory)
+        for batch in batches(14):
+            stepper(method).step(batch)
+        weights.append(method.network.classifier.weight)
+    assert not method.keeps_images
+    assert torch.equal(*weights)
+
+
 def test_classes_and_boundaries_that_nobody_announced() -> None:
     method = learner("pass", num_classes=None)
     for batch in batches(14):

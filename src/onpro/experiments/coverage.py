@@ -10,6 +10,7 @@ from onpro.experiments.grouping import digest_of
 from onpro.experiments.plan import Place, configurations
 from onpro.experiments.statistics import Summary
 from onpro.experiments.tables import PaperTable, Row, paper_tables
+from onpro.methods import method
 from onpro.nn import Precision
 from onpro.text import written
 
@@ -61,7 +62,8 @@ class Cell:
     @property
     def command(self) -> str:
         """The command that runs the experiment."""
-        words = ["onpro", "run", self.row.method, "--data", self.data, "--memory", str(self.memory)]
+        memory = self.experiment.memory if self.experiment else self.memory
+        words = ["onpro", "run", self.row.method, "--data", self.data, "--memory", str(memory)]
         if self.row.recipe:
             words += ["--recipe", self.row.recipe]
         if self.experiment is None:
@@ -77,7 +79,8 @@ def coverage(experiments: Iterable[Experiment]) -> list[Cell]:
     """Return all cells of the paper's tables, table by table.
 
     Of several experiments with the same settings, on different devices or in different precisions,
-    that with the most runs counts.
+    that with the most runs counts. A method that keeps no images has the same result with every
+    memory of a table, so that its runs with one of them count for all.
     """
     found: dict[str, Experiment] = {}
     for one in sorted(experiments, key=lambda one: len(one.runs)):
@@ -88,8 +91,7 @@ def coverage(experiments: Iterable[Experiment]) -> list[Cell]:
     for table in paper_tables().values():
         for row in table.rows:
             measured = {
-                place: _most_runs(found, Setup(row.method, *place, (0,), row.recipe))
-                for place in table.places
+                place: _most_runs(found, _setups(table, row, *place)) for place in table.places
             }
             cells += [
                 Cell(table, row, data, memory, measure, value, measured[data, memory])
@@ -98,10 +100,19 @@ def coverage(experiments: Iterable[Experiment]) -> list[Cell]:
     return cells
 
 
-def _most_runs(found: dict[str, Experiment], setup: Setup) -> Experiment | None:
-    """Return the experiment of a setup, in any precision, that has the most runs."""
+def _setups(table: PaperTable, row: Row, data: str, memory: int) -> list[Setup]:
+    """Return the setups that measure a cell, that of the cell itself first."""
+    memories = [memory]
+    if not method(row.method).keeps_images:
+        memories += [other for name, other in table.places if name == data and other != memory]
+    return [Setup(row.method, data, size, (0,), row.recipe) for size in memories]
+
+
+def _most_runs(found: dict[str, Experiment], setups: Iterable[Setup]) -> Experiment | None:
+    """Return the experiment of one of the setups, in any precision, that has the most runs."""
     wanted = (
         config.experiment
+        for setup in setups
         for precision in get_args(Precision)
         for config in configurations(setup, Place(precision=precision))
     )

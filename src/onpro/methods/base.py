@@ -120,6 +120,8 @@ class Method(ABC, Generic[S]):
     about: ClassVar[About]
     settings_type: ClassVar[type[Settings]]
 
+    keeps_images: ClassVar[bool] = True
+    """Whether it stores past images; otherwise it learns the same whatever the size of memory."""
     predicts_from_memory: ClassVar[bool] = False
     """Whether predictions need the stored images, as the nearest class mean does."""
     is_capturable: bool = True

@@ -76,6 +76,8 @@ class PASS(Method[PASSSettings]):
     second pass over them.
     """
 
+    keeps_images = False
+
     def __init__(self, settings: PASSSettings, context: Context) -> None:
         super().__init__(settings, context)
         check_rotation(context.image_shape, ROTATIONS)
