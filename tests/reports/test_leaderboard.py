@@ -45,6 +45,13 @@ def test_time_beside_others_is_left_out(beside: dict[str, Any]) -> None:
     assert (er["seconds"], er["at_once"]) == (None, None)
 
 
+def test_time_on_other_hardware_than_most_runs_have_is_left_out() -> None:
+    runs = [finished("er", seed, 40.0, **COST) for seed in range(2)]
+    other = finished("scr", 0, 40.0, hardware={"cpu": "x86_64", "threads": 1}, **COST)
+    rows = {row["name"]: row for row in board(*runs, other)}
+    assert (rows["er"]["seconds"], rows["scr"]["seconds"]) == (10.0, None)
+
+
 def test_only_cells_that_were_run_are_shown() -> None:
     rows = board(finished("er", 0, 40.0, memory=500, **COST))
     assert {(row["data"], row["memory"]) for row in rows} == {("cifar10", 500)}

@@ -1,14 +1,14 @@
 """A leaderboard: our results and published ones by data set and memory, the best first."""
 
 from collections.abc import Iterable, Sequence
-from statistics import mean
+from statistics import mean, mode
 
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.published import Published, published, sources
 from onpro.experiments.tables import paper_tables
 from onpro.reports.formats import Column, Format, Value, render, with_spread
 from onpro.reports.tables import PLACE, bounds
-from onpro.runs.result import is_timed
+from onpro.runs.result import is_timed, machine
 from onpro.text import written
 
 Key = tuple[str, str | None, str, int]
@@ -47,13 +47,16 @@ def leaderboard(entered: Sequence[Experiment], kind: Format) -> str:
     """Return a table of methods in the cells that the entries have.
 
     Rows are ordered by our accuracy, or the highest published one where there is none of ours.
+    Times are those on the hardware of most runs, since others cannot be compared with them.
     """
+    machines = [machine(run.result["hardware"]) for one in entered for run in one.runs]
+    usual = mode(machines) if machines else None
     cells = {(one.data, one.memory) for one in entered}
     of_others: dict[Key, list[Published]] = {}
     for value in published():
         if (value.data, value.memory) in cells:
             of_others.setdefault(_key(value), []).append(value)
-    rows = [_row(one, of_others.get(_key(one), ())) for one in entered]
+    rows = [_row(one, of_others.get(_key(one), ()), usual) for one in entered]
     for one in entered:
         of_others.pop(_key(one), None)
     rows += [_published_row(values) for values in of_others.values()]
@@ -85,8 +88,11 @@ def _key(one: Experiment | Published) -> Key:
     return one.method, one.recipe, one.data, one.memory
 
 
-def _row(one: Experiment, values: Sequence[Published]) -> Ranked:
+def _row(one: Experiment, values: Sequence[Published], usual: str | None) -> Ranked:
     accuracy, seconds = one.summary("accuracy"), one.summary("seconds")
+    comparable = all(
+        is_timed(run.result) and machine(run.result["hardware"]) == usual for run in one.runs
+    )
     row: dict[str, Value] = {
         "data": one.data,
         "memory": one.memory,
@@ -98,7 +104,7 @@ def _row(one: Experiment, values: Sequence[Published]) -> Ranked:
     if accuracy:
         row["accuracy"] = with_spread(accuracy.mean, accuracy.deviation)
         row["bounds"] = bounds(accuracy)
-    if seconds and all(is_timed(run.result) for run in one.runs):
+    if seconds and comparable:
         row["seconds"] = seconds.mean
         row["at_once"] = max(run.result["shared_by"] for run in one.runs)
     return (one.data, one.memory, -accuracy.mean if accuracy else 0.0), row
