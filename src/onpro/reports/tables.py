@@ -128,15 +128,16 @@ def comparisons(compared: Iterable[Comparison], kind: Format) -> str:
     return render([_comparison(one) for one in compared], COMPARISONS, kind)
 
 
-def conditions(experiments: Iterable[Experiment]) -> str:
-    """Return a sentence on hardware, precision and versions, each combination once."""
+def conditions(experiments: Iterable[Experiment], measures: Sequence[Measure] = IN_TABLES) -> str:
+    """Return a sentence on the measures, and on hardware, precision and versions, each once."""
     kinds = dict.fromkeys(
         f"{machine(result['hardware'])}, {result['precision']}, "
         f"torch {result['versions']['torch']}, Python {result['versions']['python']}"
         for experiment in experiments
         for result in (run.result for run in experiment.runs)
     )
-    about = "Mean ± standard deviation in percent; the interval is that of the mean."
+    unit = "" if "seconds" in measures else " in percent"
+    about = f"Mean ± standard deviation{unit}; the interval is that of the mean."
     return f"{about} {'; '.join(map(markdown_text, kinds))}."
 
 
