@@ -1,12 +1,12 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onpro.methods.base import EVAL_BATCH, Method
+from onpro.methods.base import EVAL_BATCH, Method, S
 from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.randomness import derive_seed
 
@@ -64,3 +64,19 @@ class NearestMean:
             ]
             self._means = (method.moment, means)
         return self._means[1]
+
+
+class PredictsNearestMean(Method[S]):
+    """A method that predicts the nearest class mean; its constructor sets `nearest_mean`."""
+
+    predicts_from_memory = True
+    nearest_mean: NearestMean
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """Scores of the nearest class mean."""
+        return self.nearest_mean.scores(self, images)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state, whose means are not computed yet."""
+        super().load_state_dict(state)
+        self.nearest_mean.clear()
