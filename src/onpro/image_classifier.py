@@ -352,15 +352,10 @@ class ImageClassifier:
         given = self.get_params()
         with self._lock:
             model = self._model
-            if model is None:
-                return {"version": VERSION, "params": given, "learner": None, "given": given}
-            changed = {"batch_size": self._batch_size(), "device": self.device}
-            return {
-                "version": VERSION,
-                "params": model.params | changed,
-                "learner": model.state_dict(),
-                "given": given,
-            }
+            params, learner = given, model and model.state_dict()
+            if model:
+                params = model.params | {"batch_size": self._batch_size(), "device": self.device}
+        return {"version": VERSION, "params": params, "learner": learner, "given": given}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= vars(self.from_state(state["params"], state["learner"]))
