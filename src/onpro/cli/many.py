@@ -19,7 +19,7 @@ from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import JobResult, requests
-from onpro.experiments.experiment import IN_TABLES, Measure, Setup, named_measures
+from onpro.experiments.experiment import IN_TABLES, STATES, Measure, Setup, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
 from onpro.reports.plans import PLAN, duration, plan_records
@@ -27,8 +27,6 @@ from onpro.reports.tables import results, with_comparisons
 from onpro.runs import RunConfig, require_writable
 from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
 from onpro.text import visible
-
-STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
 def carry_out(
