@@ -34,10 +34,11 @@ from onpro.memory.memory import MAX_IMAGES, out_of_memory
 from onpro.methods import Context, Settings, data_values, method
 from onpro.methods.registry import AnyMethod
 from onpro.nn import AUTOCAST, check_image_size, float32_by_default, without_weights
-from onpro.restoring import UnsoundError, check_file, check_model, require, same, upgraded
+from onpro.restoring import UnsoundError, check_file, check_model, require, upgraded
 from onpro.training.device import pick_device, pick_precision
 from onpro.training.engine import fuses, pick_engine
 from onpro.training.statefile import freeze, load_state, save_state
+from onpro.training.stepper import equal
 
 VERSION = 2
 """Version of the content of a saved classifier; `upgraded` converts older ones."""
@@ -274,7 +275,7 @@ class ImageClassifier:
             loaded.__setstate__(state | {"params": params | {"device": device}})
             plain = loaded._params(None)
             kept = {name: plain[name] for name in (*OWN, *params) if name in plain}
-            require(same(params, kept), "its parameters")
+            require(equal(params, kept), "its parameters")
         except UnsoundError as error:
             raise ValueError(_unsound(path, error)) from error
         except (ValueError, torch.AcceleratorError):
@@ -351,15 +352,10 @@ class ImageClassifier:
         given = self.get_params()
         with self._lock:
             model = self._model
-            if model is None:
-                return {"version": VERSION, "params": given, "learner": None, "given": given}
-            changed = {"batch_size": self._batch_size(), "device": self.device}
-            return {
-                "version": VERSION,
-                "params": model.params | changed,
-                "learner": model.state_dict(),
-                "given": given,
-            }
+            params, learner = given, model and model.state_dict()
+            if model:
+                params = model.params | {"batch_size": self._batch_size(), "device": self.device}
+        return {"version": VERSION, "params": params, "learner": learner, "given": given}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= vars(self.from_state(state["params"], state["learner"]))

@@ -20,6 +20,7 @@ from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.nn.pretrained import own_rate
 from onpro.streams import Progress
+from onpro.training.stepper import equal
 
 MAX_COUNT = 2**53
 """Of what is counted: images, steps."""
@@ -153,7 +154,7 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
         if isinstance(getattr(method, name), torch.optim.Optimizer):
             _check_optimizer(getattr(method, name), value, name)
         else:
-            require(same(value, now[name]), name)
+            require(equal(value, now[name]), name)
     _check_averages(method)
     _check_progress(method.progress)
     classes, in_use = method.network.classes, set(learner["outputs"])
@@ -170,26 +171,6 @@ def check_method(method: AnyMethod, saved: Mapping[str, Any], learner: Mapping[s
             require(set(labels) <= in_use, "the task's labels")
 
 
-def same(a: Any, b: Any) -> bool:
-    """Return whether two states are equal in structure, types and values; NaN equals itself."""
-    if type(a) is not type(b):
-        return isinstance(a, Mapping) and isinstance(b, Mapping) and same(dict(a), dict(b))
-    if isinstance(a, Tensor):
-        if (a.dtype, a.shape) != (b.dtype, b.shape):
-            return False
-        a, b = a.detach().cpu(), b.detach().cpu()
-        if torch.equal(a, b):
-            return True
-        bits = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (a, b)]
-        return torch.equal(*bits)  # where something is not a number
-    if isinstance(a, dict):
-        typed = [{(type(key), key) for key in each} for each in (a, b)]
-        return typed[0] == typed[1] and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)
-
-
 def _check_progress(progress: Progress) -> None:
     for field in fields(progress):
         value = getattr(progress, field.name)
@@ -200,7 +181,7 @@ def _check_progress(progress: Progress) -> None:
         elif field.name == "announced":
             require(value is None, "progress")
         else:
-            require(_is_count(value) or (field.name == "task" and same(value, -1)), "progress")
+            require(_is_count(value) or (field.name == "task" and equal(value, -1)), "progress")
     require(progress.steps_in_task <= progress.steps, "progress")
     require(progress.task < progress.steps or progress.task <= 0, "progress")
     before, since = progress.seen_before_task, progress.seen - progress.seen_before_task
@@ -215,14 +196,14 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any],
     The saved settings of a group are not compared: another version of torch may have more of them.
     """
     now = optimizer.state_dict()
-    require(saved.keys() == now.keys() and same(saved["state"], now["state"]), name)
+    require(saved.keys() == now.keys() and equal(saved["state"], now["state"]), name)
     for group, old in zip(now["param_groups"], saved["param_groups"], strict=True):
-        require(same(group["params"], old["params"]), name)
+        require(equal(group["params"], old["params"]), name)
         require(group.keys() >= optimizer.defaults.keys(), name)
         rate = group["lr"]  # a method may have a schedule
         require(type(rate) is float and 0 <= rate < math.inf, name)
         for setting in optimizer.defaults.keys() - {"lr"}:
-            require(same(group[setting], optimizer.defaults[setting]), name)
+            require(equal(group[setting], optimizer.defaults[setting]), name)
     expected = next((kept for kind, kept in AVERAGES.items() if isinstance(optimizer, kind)), None)
     for parameter, averages in optimizer.state.items():
         require(expected is None or set(averages) == expected, name)

@@ -11,9 +11,9 @@ import torch
 
 from onpro import OnlineClassifier
 from onpro.methods import methods
-from onpro.restoring import same
 from onpro.training import statefile
 from onpro.training.statefile import freeze, load_state, save_state
+from onpro.training.stepper import equal
 from tests.classifier.corruption import corrupt, corrupt_format, part, plausible, write
 
 
@@ -76,7 +76,7 @@ def attempt(rng: random.Random, original: Path, photos: Any, folder: Path) -> st
         loaded = OnlineClassifier.load(file, device="cpu")
     except ValueError:
         return "refused"
-    if same(state_of(loaded), state):
+    if equal(state_of(loaded), state):
         return "equal"
     assert changed is not None, "another classifier came out of a damaged payload"
     assert plausible(place, part(state, place), part(changed, place)), place
@@ -156,6 +156,6 @@ def test_a_state_may_only_be_so_deep(tmp_path: Path) -> None:
     for _ in range(statefile.MAX_DEPTH):
         state = {"deeper": state}
     save_state(tmp_path / "deep", freeze(state, kind="classifier"))
-    assert same(load_state(tmp_path / "deep", kind="classifier"), state)
+    assert equal(load_state(tmp_path / "deep", kind="classifier"), state)
     with pytest.raises(ValueError, match="levels deep"):
         freeze({"deeper": state}, kind="classifier")

@@ -18,8 +18,8 @@ from onpro import OnlineClassifier
 from onpro.methods import methods
 from onpro.nn import ENCODERS, EncoderKind, build_encoder, network
 from onpro.nn.slim import Slim
-from onpro.restoring import same
 from onpro.training.statefile import freeze, load_state, save_state
+from onpro.training.stepper import equal
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -314,7 +314,7 @@ def test_version_1_goes_on_exactly(
     for each in (original, loaded):
         each.partial_fit(images, labels)
     now, expected = loaded.__getstate__()["learner"], original.__getstate__()["learner"]
-    assert same(now, expected)
+    assert equal(now, expected)
 
 
 @pytest.mark.parametrize(

@@ -190,18 +190,18 @@ def test_times_come_from_such_runs(out: Path) -> None:
     first, begun, missing = configurations(er(), PLACE)
     result = json.loads((out / first.folder / "result.json").read_text())
     seconds = result["train_seconds"] + result["eval_seconds"]
-    assert estimates.seconds(missing, out) == pytest.approx(seconds)
-    assert 0 <= (estimates.seconds(begun, out) or 0) < seconds, "a part of it is over"
-    assert estimates.seconds(replace(missing, memory=40), out) == pytest.approx(seconds)
+    assert estimates.seconds(missing) == pytest.approx(seconds)
+    assert 0 <= (estimates.seconds(begun) or 0) < seconds, "a part of it is over"
+    assert estimates.seconds(replace(missing, memory=40)) == pytest.approx(seconds)
     for other in (
         replace(missing, method="onpro", settings=settings_for("onpro", "tiny")),
         replace(missing, data="digits"),
         replace(missing, limit_per_class=None),
     ):
-        assert estimates.seconds(other, out) is None
+        assert estimates.seconds(other) is None
     assert not estimates.hardware
     elsewhere = replace(missing, device="cuda")
-    assert estimates.seconds(elsewhere, out) == pytest.approx(seconds)
+    assert estimates.seconds(elsewhere) == pytest.approx(seconds)
     assert estimates.hardware == {machine(result["hardware"])}
 
 
@@ -214,9 +214,9 @@ def test_runs_of_equal_settings_tell_more_than_others(tmp_path: Path) -> None:
         path.write_text(sealed(result, train_seconds=seconds, eval_seconds=0))
     estimates = Estimates(tmp_path)
     (first,), (second,) = configurations(slow, PLACE), configurations(fast, PLACE)
-    assert estimates.seconds(replace(first, seed=9), tmp_path) == 50
-    assert estimates.seconds(replace(second, seed=9), tmp_path) == 10
-    assert estimates.seconds(replace(first, memory=99, seed=9), tmp_path) == 30
+    assert estimates.seconds(replace(first, seed=9)) == 50
+    assert estimates.seconds(replace(second, seed=9)) == 10
+    assert estimates.seconds(replace(first, memory=99, seed=9)) == 30
 
 
 @pytest.mark.parametrize("beside", [{"shared_by": None}, {"gpu_processes": 2}])
@@ -232,17 +232,17 @@ def test_runs_that_counted_the_time_of_others_are_not_asked(
         changed = {name: value for name, value in changed.items() if value is not None}
         path.write_text(sealed(changed))
     missing = replace(configs[0], seed=9)
-    assert Estimates(tmp_path).seconds(missing, tmp_path) == 10
+    assert Estimates(tmp_path).seconds(missing) == 10
     paths[1].unlink()
-    assert Estimates(tmp_path).seconds(missing, tmp_path) is None
+    assert Estimates(tmp_path).seconds(missing) is None
 
 
 def test_a_calibration_fills_the_gaps(tmp_path: Path) -> None:
     config = next(configurations(er(stream=()), PLACE))
     estimates = Estimates(tmp_path / "nothing")
-    assert estimates.seconds(config, tmp_path) is None
+    assert estimates.seconds(config) is None
     estimates.calibrate([config, replace(config, seed=1)])
-    assert (estimates.seconds(replace(config, seed=5), tmp_path) or 0) > 0
+    assert (estimates.seconds(replace(config, seed=5)) or 0) > 0
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 

@@ -15,8 +15,8 @@ from onpro.memory.redundancy import replacement_probability, slot_weights
 from onpro.methods import gss
 from onpro.methods.derpp import DERpp
 from onpro.methods.mir import interference
+from onpro.methods.parts.ncm import class_mean_directions, nearest_mean_scores
 from onpro.nn.gradients import projected, virtual_step
-from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
 from onpro.streams import Batch
 from tests.golden.values import Golden, near
 from tests.methods.learners import DATA, UNSCALED, learner

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize, one
 
 from onpro.losses import binary_targets
 from onpro.methods.icarl import ICaRL
-from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
+from onpro.methods.parts.ncm import class_mean_directions, nearest_mean_scores
 from tests.methods.learners import DATA, batches, found_in, learner, refused, stepper, watch
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from onpro import validation
+from onpro import plugins, validation
 from onpro.cli.run import GROUPS
 from onpro.errors import UserError
 from onpro.image_classifier import OWN
 from onpro.methods import data_values, method, methods, recipes, register, registry, settings_for
 from onpro.methods.er import ER, ERSettings
+from onpro.plugins import load_plugins
 from onpro.recipes import Recipe
 from onpro.runs import RunConfig
 
@@ -49,13 +50,13 @@ def _known_methods_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> Iterator
     methods()
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     yield
-    registry._announced_elsewhere.cache_clear()
+    load_plugins.cache_clear()
 
 
 def announce(monkeypatch: pytest.MonkeyPatch, *entries: EntryPoint) -> None:
     groups = {"onpro.methods": entries}
-    monkeypatch.setattr(registry, "entry_points", lambda *, group: groups.get(group, ()))
-    registry._announced_elsewhere.cache_clear()
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: groups.get(group, ()))
+    load_plugins.cache_clear()
 
 
 def test_the_methods_of_the_package_are_known_by_name() -> None:

@@ -1,10 +1,10 @@
-"""Counts of parameters and multiply-accumulates against sums by hand."""
+"""Counts of multiply-accumulates against sums by hand."""
 
 import pytest
 import torch
 from torch import nn
 
-from onpro.nn.count import macs, parameters
+from onpro.nn.count import macs
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,6 @@ from onpro.nn.count import macs, parameters
 )
 def test_macs_are_those_of_the_weights(layer: nn.Module, expected: int) -> None:
     assert macs(layer, (8, 12, 12)) == expected
-
-
-def test_only_trainable_parameters_count() -> None:
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(3, 4)
-    assert parameters(layer) == 16
-    layer.bias.requires_grad_(False)
-    assert parameters(layer) == 12
 
 
 def test_counting_changes_neither_the_module_nor_the_global_random_state() -> None:

@@ -43,6 +43,14 @@ def test_no_measures_are_the_usual_ones(out: Path) -> None:
     assert printed(out, "--measures", "") == printed(out)
 
 
+def test_only_tables_of_percentages_are_said_to_be_in_percent(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for measures, is_percent in (("accuracy,forgetting", True), ("accuracy,seconds", False)):
+        assert main(["report", str(out), "--measures", measures]) == 0
+        assert ("in percent" in capsys.readouterr().out) == is_percent
+
+
 def test_on_a_terminal_tables_are_text_that_fits(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,10 +22,10 @@ from onpro.errors import UserError
 from onpro.files import replacing
 from onpro.image_classifier import ImageClassifier
 from onpro.methods import methods, settings_for
-from onpro.restoring import same
 from onpro.runs import Interrupted, RunConfig, finished_in, prepare, read_config, run_in
 from onpro.runs.config import KeptModel
 from onpro.training import Trainer, statefile
+from onpro.training.stepper import equal
 from tests.tiny_runs import ER, lasting
 
 KEPT = replace(ER, model="network")
@@ -121,7 +121,7 @@ def test_with_the_memory_learning_goes_on_exactly(tmp_path: Path) -> None:
     assert classifier._model
     ours, its = classifier._model.method, trainer.method
     for part in ("network", "optimizer", "memory"):
-        assert same(getattr(ours, part).state_dict(), getattr(its, part).state_dict()), part
+        assert equal(getattr(ours, part).state_dict(), getattr(its, part).state_dict()), part
 
 
 def test_classes_may_arrive_in_another_order_than_they_are_numbered(tmp_path: Path) -> None:

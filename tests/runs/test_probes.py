@@ -12,7 +12,6 @@ import torch
 from onpro.errors import UserError
 from onpro.memory import Memory
 from onpro.methods import methods, settings_for
-from onpro.restoring import same
 from onpro.runs import Interrupted, RunConfig, prepare, read_config, run_in
 from onpro.runs.folder import RunFolder
 from onpro.runs.model import load_network, save_network
@@ -47,7 +46,7 @@ def test_observing_a_run_does_not_change_it(tmp_path: Path, name: str) -> None:
     done = run_in(tmp_path / "observed", of(name), trainer=observed)
     measured = done.result.pop("prototypes")
     assert lasting(done.result) == lasting(without.result)
-    assert same(observed.stepper.state_dict(), plain.stepper.state_dict())
+    assert equal(observed.stepper.state_dict(), plain.stepper.state_dict())
     assert measured["step"] == [1, 2, 3, 4, 5, 6]
     assert measured["task"] == [0, 0, 1, 1, 2, 2]
     assert measured["old"][:2] == [None, None]
@@ -66,7 +65,7 @@ def test_observing_a_run_in_a_cuda_graph_does_not_change_it(tmp_path: Path, name
     assert lasting(done.result) == lasting(without.result)
 
 
-def test_an_interrupted_run_measures_and_keeps_the_same(tmp_path: Path) -> None:
+def test_an_interrupted_run_measures_and_keeps_the_equal(tmp_path: Path) -> None:
     whole = run_in(tmp_path / "whole", OBSERVED)
     folder, trainer = tmp_path / "parts", prepare(OBSERVED)
     with pytest.raises(Interrupted):

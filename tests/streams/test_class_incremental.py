@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onpro.data.imageset import ImageSet, Split
 from onpro.errors import UserError
-from onpro.streams import Batch, ClassIncremental, ClassOrder, Stream
+from onpro.streams import Batch, Benchmark, ClassIncremental, ClassOrder
 
 
 def numbered(labels: Iterable[int]) -> Split:
@@ -193,7 +193,7 @@ def test_images_are_shuffled_inside_a_task() -> None:
 
 
 def test_the_papers_protocol_in_small() -> None:
-    stream: Stream = ClassIncremental(even(10, 50), 5)
+    stream: Benchmark = ClassIncremental(even(10, 50), 5)
     assert stream.num_classes == 10
     assert len(stream) == 50
     assert {len(batch) for batch in stream} == {10}

@@ -19,7 +19,7 @@ from onpro.training import Trainer, pick_engine
 from onpro.training.device import deterministic_mode
 from onpro.training.engine import Engine, GraphEngine
 from onpro.training.graphs import capture, capture_error, capture_stream
-from onpro.training.stepper import Stepper
+from onpro.training.stepper import Stepper, equal
 from tests.methods.learners import WRAPPED, in_float64
 
 CPU = torch.device("cpu")
@@ -223,16 +223,6 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def same_state(a: AnyMethod, b: AnyMethod) -> bool:
     with deterministic_mode(CPU):
         return equal(a.state_dict(), b.state_dict())
-
-
-def equal(a: object, b: object) -> bool:
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.shape == b.shape and torch.equal(a, b)
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
-    return a == b
 
 
 @pytest.mark.parametrize("name", ["er", "gss", "derpp", "scr", "ocm", "onpro", "pass"])

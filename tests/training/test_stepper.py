@@ -496,3 +496,5 @@ def test_a_state_is_equal_only_to_the_same_values() -> None:
     ]
     assert not any(equal(state, other) for other in others)
     assert not equal(Tensor([1.0]), 1.0)
+    assert not equal({1: 2}, {True: 2})
+    assert equal({"lost": torch.tensor([torch.nan])}, {"lost": torch.tensor([torch.nan])})

@@ -19,6 +19,7 @@ from onpro.methods.er import ER, ERSettings
 from onpro.methods.registry import AnyMethod
 from onpro.streams import ClassIncremental
 from onpro.training import EvaluationEvent, StepEvent, Trainer
+from onpro.training.stepper import equal
 
 DATA = tiny(classes=6, train_per_class=8, test_per_class=5, image_size=8)
 TASKS = 3
@@ -158,7 +159,7 @@ def test_a_run_resumed_anywhere_equals_one_without_interruption(name: str) -> No
         resumed.run()
         assert resumed.accuracy == straight.accuracy
         assert torch.equal(resumed.confusion, straight.confusion)
-        assert same(resumed.method.state_dict(), straight.method.state_dict())
+        assert equal(resumed.method.state_dict(), straight.method.state_dict())
 
 
 def test_a_finished_run_has_nothing_left_to_do(told: tuple[Trainer, Notes]) -> None:
@@ -179,14 +180,3 @@ def test_a_task_without_test_images_is_refused_before_any_training() -> None:
     with pytest.raises(UserError, match=r"task 3 of 3 \(stripes 4, stripes 5\) has no test image"):
         Trainer(build(), stream)
     Trainer(build(), ClassIncremental(replace(DATA, test=test), 2))
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two states are equal, bit for bit."""
-    if isinstance(a, Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    return bool(a == b)

@@ -36,11 +36,11 @@ def rotate16(images: Tensor) -> Tensor:
     return rotate4(torch.cat(inner))
 
 
-def _unrotated(images: Tensor) -> Tensor:
-    return images
-
-
-_ROTATIONS: dict[int, Callable[[Tensor], Tensor]] = {1: _unrotated, 4: rotate4, 16: rotate16}
+_ROTATIONS: dict[int, Callable[[Tensor], Tensor]] = {
+    1: lambda images: images,
+    4: rotate4,
+    16: rotate16,
+}
 
 
 def rotations(images: Tensor, blocks: int) -> Tensor:

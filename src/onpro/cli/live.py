@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onpro.errors import counted
@@ -48,12 +47,7 @@ class _Shown(ABC):
             self._screen = self._drawn()
             self._screen.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._screen:
             self._screen.refresh()
             self._screen.stop()

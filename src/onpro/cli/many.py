@@ -1,10 +1,9 @@
 """Carry out `onpro table` and `onpro sweep`: plan, train what is missing, print."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions, ManyOptions
 from onpro.cli.printing import print_table
@@ -20,7 +19,7 @@ from onpro.errors import UserError, counted
 from onpro.experiments.comparison import compare
 from onpro.experiments.estimate import Estimates
 from onpro.experiments.executors import JobResult, requests
-from onpro.experiments.experiment import IN_TABLES, Measure, Setup, named_measures
+from onpro.experiments.experiment import IN_TABLES, STATES, Measure, Setup, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
 from onpro.reports.plans import PLAN, duration, plan_records
@@ -28,8 +27,6 @@ from onpro.reports.tables import results, with_comparisons
 from onpro.runs import RunConfig, require_writable
 from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
 from onpro.text import visible
-
-STATES = ("done", "unfinished", "running", "missing", "damaged")
 
 
 def carry_out(
@@ -109,26 +106,20 @@ def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int
         with cpu_threads(threads):
             for run, problem in estimates.calibrate(left).items():
                 print(f"not timed: {visible(f'{run}: {problem}')}", file=sys.stderr)
-
-    def seconds(config: RunConfig) -> float | None:
-        return estimates.seconds(config, planned.out)
-
     if options.format == "text":
-        _print_states(planned, seconds)
+        _print_states(planned, estimates)
         print(_counts(planned))
         if left:
             hint = "" if options.calibrate else "--calibrate estimates"
-            print(_time_left(left, estimates, planned.out, slots, hint))
+            print(_time_left(left, estimates, slots, hint))
     else:
-        print(render(plan_records(planned, seconds), PLAN, options.format))
+        print(render(plan_records(planned, estimates.seconds), PLAN, options.format))
     _say_problems(planned)
 
 
-def _time_left(
-    left: Sequence[RunConfig], estimates: Estimates, out: Path, slots: int, hint: str
-) -> str:
+def _time_left(left: Sequence[RunConfig], estimates: Estimates, slots: int, hint: str) -> str:
     """Return a sentence on the time of runs, of those whose time is known."""
-    times = [estimates.seconds(config, out) for config in left]
+    times = list(map(estimates.seconds, left))
     known = [time for time in times if time is not None]
     if not known:
         return f"time left: unknown ({hint} it)" if hint else "time left: unknown"
@@ -144,7 +135,7 @@ def _time_left(
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 
-def _print_states(planned: Plan, seconds: Callable[[RunConfig], float | None]) -> None:
+def _print_states(planned: Plan, estimates: Estimates) -> None:
     """Print the number of runs in each state and the time left, in a line for each data set."""
     runs, left = planned.runs(), planned.left()
     shown = [state for state in STATES if any(run.state == state for run in runs)]
@@ -152,7 +143,7 @@ def _print_states(planned: Plan, seconds: Callable[[RunConfig], float | None]) -
     for data in dict.fromkeys(run.config.data for run in runs):
         states = [str(run.state) for run in runs if run.config.data == data]
         there = [config for config in left if config.data == data]
-        times = [seconds(config) for config in there]
+        times = list(map(estimates.seconds, there))
         known = [time for time in times if time is not None]
         unknown = len(times) - len(known)
         parts = [duration(sum(known))] if known else []

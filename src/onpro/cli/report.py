@@ -189,7 +189,7 @@ def _tables(experiments: "Sequence[Experiment]", kind: "Format", options: Comman
         return comparisons(compared, kind)
     tables = results(experiments, kind, measures=measures, by_task=options.by_task)
     if kind in ("text", "markdown"):
-        return f"{tables}\n\n{conditions(experiments)}"
+        return f"{tables}\n\n{conditions(experiments, measures)}"
     return tables
 
 

@@ -7,8 +7,8 @@ from onpro.cli.printing import print_table
 from onpro.experiments import summarise
 from onpro.experiments.experiment import MEASURES, Experiment
 from onpro.experiments.grouping import found
-from onpro.experiments.statistics import accuracy_curve
-from onpro.reports.tables import shown_tasks
+from onpro.experiments.statistics import accuracy_curve, evenly
+from onpro.reports.tables import MOST_TASKS
 from onpro.runs import Finished
 from onpro.runs.threads import unequal_threads
 from onpro.text import visible, written
@@ -56,7 +56,7 @@ def print_accuracy(result: dict[str, Any], file: TextIO) -> None:
     for task, (row, mean) in enumerate(zip(accuracy, accuracy_curve(accuracy), strict=True)):
         cells = ["" if value is None else written(value, ".1f") for value in row]
         rows.append([f"after task {task + 1}", *cells, written(mean, ".1f")])
-    shown = shown_tasks(len(accuracy))
+    shown = evenly(len(accuracy), MOST_TASKS)
     if len(shown) < len(accuracy):  # too large for a terminal: only some means
         header, rows = ["", "mean"], [[rows[task][0], rows[task][-1]] for task in shown]
     print_table(header, rows, file)

@@ -1,21 +1,16 @@
 """The registry of data sources: their descriptions, and functions that load them."""
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
+from onpro.plugins import load_plugins
 
 if TYPE_CHECKING:
     from onpro.data.imageset import ImageSet
-
-ENTRY_POINTS = "onpro.datasets"
-"""Entry-point group of third-party sources: each names a module that calls `register`."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ def register(
 
 def sources() -> tuple[Source, ...]:
     """Return all sources, including third-party ones, sorted by name."""
-    _register_third_parties()
+    load_plugins("onpro.datasets")
     return tuple(_sources[name] for name in sorted(_sources))
 
 
@@ -153,7 +148,7 @@ def find(name: str) -> Source:
     """Return the source of a name, such as `folder` for `folder:PATH`."""
     key = name.partition(":")[0]
     if key not in _sources:
-        _register_third_parties()
+        load_plugins("onpro.datasets")
     source = _sources.get(key)
     if source is None and os.path.isdir(os.path.expanduser(name)):  # noqa: PTH111, PTH112 # as below
         raise UserError(f"there is no data set '{name}'; for the folder write folder:{name}.")
@@ -214,12 +209,3 @@ def load(
     if limit_per_class is not None:
         data = data.limit_per_class(limit_per_class)
     return data if image_size is None else data.resized(image_size)
-
-
-@cache
-def _register_third_parties() -> None:
-    for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except Exception as error:  # a broken package must not break the other sources
-            warnings.warn(f"the data sources of {entry.value} fail: {error!r}", stacklevel=2)

@@ -36,6 +36,7 @@ class Estimates:
     """
 
     def __init__(self, out: Path) -> None:
+        self._out = out
         self.hardware: set[str] = set()
         """Other hardware whose times have been used."""
         self._hardware: dict[Kind, str] = {}
@@ -46,7 +47,7 @@ class Estimates:
                 self._seconds.setdefault(kind, []).append(seconds)
                 self._hardware[kind] = machine(result["hardware"])
 
-    def seconds(self, config: RunConfig, out: Path) -> float | None:
+    def seconds(self, config: RunConfig) -> float | None:
         """Return the estimated seconds an unfinished run still takes; None if unknown."""
         kinds = (*_kinds(config, config.device), *_kinds(config, ANY))
         known = next((kind for kind in kinds if kind in self._seconds), None)
@@ -54,7 +55,7 @@ class Estimates:
             return None
         if known[-1] == ANY:
             self.hardware.add(self._hardware[known])
-        begun = progress(config, out)
+        begun = progress(config, self._out)
         return max(0.0, fmean(self._seconds[known]) - (begun.seconds if begun else 0.0))
 
     def calibrate(self, configs: Iterable[RunConfig]) -> dict[str, str]:

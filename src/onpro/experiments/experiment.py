@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.statistics import Summary, summarise
@@ -68,6 +68,8 @@ Value = tuple[float, float]
 
 State = Literal["done", "unfinished", "running", "missing", "damaged"]
 """Finished; interrupted; being trained by another process; not started; unreadable."""
+
+STATES: tuple[State, ...] = get_args(State)
 
 
 def require_seeds(number: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onpro.experiments.statistics import evenly
 from onpro.runs import Finished
 
 LARGEST_SIDE = 100
@@ -105,8 +106,7 @@ def course(
     alike = [run for run in known if _shape(run, field) == _shape(known[0], field)]
     values = np.array([run.result[field] for run in alike], dtype=float)  # None becomes NaN
     evaluations, classes = values.shape[1:]
-    shown = [(k + 1) * evaluations // columns - 1 for k in range(columns)]
-    shown = shown if evaluations > columns else list(range(evaluations))
+    shown = evenly(evaluations, columns)
     starts, group = _groups(classes, rows)
     total = np.add.reduceat(np.nansum(values, axis=0)[shown], starts, axis=1)
     count = np.add.reduceat((~np.isnan(values)).sum(axis=0)[shown], starts, axis=1)

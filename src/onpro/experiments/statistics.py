@@ -62,6 +62,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def evenly(count: int, most: int) -> list[int]:
+    """Return the indices of `count` things, of more than `most` some at equal distances.
+
+    >>> evenly(3, 10), evenly(100, 10)
+    ([0, 1, 2], [9, 19, 29, 39, 49, 59, 69, 79, 89, 99])
+    """
+    shown = min(count, most)
+    return [(k + 1) * count // shown - 1 for k in range(shown)]
+
+
 def accuracy_curve(accuracy: Sequence[Sequence[float]]) -> list[float]:
     """Return the average accuracy on the tasks seen so far, after each task.
 

@@ -46,16 +46,9 @@ def draw(
     _save(lambda: FIGURES[name](experiments, options or Options()), path)
 
 
-def rendered(
-    name: str,
-    experiments: Sequence[Experiment],
-    format: str,
-    options: Options | None = None,
-    *,
-    dpi: int = 200,
-) -> bytes:
+def rendered(name: str, experiments: Sequence[Experiment], format: str, *, dpi: int) -> bytes:
     """Return the figure of a name as the content of a file."""
-    return _rendered(lambda: FIGURES[name](experiments, options or Options()), format, dpi)
+    return _rendered(lambda: FIGURES[name](experiments, Options()), format, dpi)
 
 
 def draw_streams(

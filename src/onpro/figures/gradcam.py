@@ -11,6 +11,7 @@ from torch.nn.functional import interpolate
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
+from onpro.experiments.statistics import evenly
 from onpro.figures.models import KeptModel, lacks_model, lacks_scores, load_models
 from onpro.figures.style import (
     COLORS,
@@ -63,7 +64,7 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
             "these runs differ in their classes or the order of classes; name runs that agree."
         )
     names, _ = names_of(kept)
-    tasks = _shown(models[0].learned)
+    tasks = evenly(models[0].learned, MOST_TASKS)
     longest = max(len(word) for name in names for word in name.split())
     widest = min(LARGEST_IMAGE, longest / letters(1, options.font))
     fitting = max(3, int(options.inches / widest) - 1)  # fewer would make a tall figure
@@ -169,9 +170,3 @@ def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:
     assert isinstance(right, Tensor)
     best = int(right.argmax())
     return some.images[best], int(some.labels[best])
-
-
-def _shown(tasks: int) -> list[int]:
-    if tasks <= MOST_TASKS:
-        return list(range(tasks))
-    return [(k + 1) * tasks // MOST_TASKS - 1 for k in range(MOST_TASKS)]

@@ -15,12 +15,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def at_least_float32(values: Tensor) -> Tensor:
-    """Cast half-precision values to float32; return others unchanged."""
-    half = values.dtype in (torch.float16, torch.bfloat16)
-    return values.float() if half else values
-
-
 def float32(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a loss to run outside autocast, with half-precision arguments cast to float32.
 
@@ -42,4 +36,6 @@ def float32(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _cast_up(value: object) -> object:
-    return at_least_float32(value) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16):
+        return value.float()
+    return value

@@ -3,7 +3,6 @@
 After Chrysakis and Moens, "Online Continual Learning from Imbalanced Data", ICML 2020.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from onpro.memory import Memory
@@ -15,20 +14,15 @@ from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
 
 
-@dataclass(frozen=True)
-class BalancedSettings(Settings):
-    """A balanced memory has no settings."""
-
-
 @register_wrapper(
     "balanced",
-    BalancedSettings,
+    Settings,
     title="balanced memory",
     paper="Online Continual Learning from Imbalanced Data",
     year=2020,
     images_per_step="as many",
 )
-class Balanced(Wrapper[BalancedSettings]):
+class Balanced(Wrapper[Settings]):
     """Keeps equally many random images of each class instead of a random sample of the stream."""
 
     keeps_loss = True

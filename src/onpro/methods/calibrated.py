@@ -6,7 +6,6 @@ After Wu and Johnson, "Rethinking 'Batch' in BatchNorm", 2021, who estimate them
 import math
 from collections.abc import Hashable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from onpro.augment import rotations
@@ -17,11 +16,6 @@ from onpro.methods.wrapper import Wrapper
 from onpro.nn.batch_norm import collecting_statistics
 from onpro.nn.network import Network
 from onpro.nn.teacher import widen
-
-
-@dataclass(frozen=True)
-class CalibratedSettings(Settings):
-    """Calibrated predictions have no settings."""
 
 
 class Copy:
@@ -42,13 +36,13 @@ class Copy:
 
 @register_wrapper(
     "calibrated",
-    CalibratedSettings,
+    Settings,
     title="statistics of the memory",
     paper='Rethinking "Batch" in BatchNorm',
     year=2021,
     images_per_step="as many; the memory before predictions",
 )
-class Calibrated(Wrapper[CalibratedSettings]):
+class Calibrated(Wrapper[Settings]):
     """Predicts with batch-norm statistics of all stored images, as they are.
 
     Running statistics follow the images of training, which are augmented and often those of the
@@ -60,7 +54,7 @@ class Calibrated(Wrapper[CalibratedSettings]):
     is_last = True
     predicts_from_memory = True
 
-    def __init__(self, settings: CalibratedSettings, context: Context) -> None:
+    def __init__(self, settings: Settings, context: Context) -> None:
         super().__init__(settings, context)
         self.calibrated = Copy(self.network)
 

@@ -4,17 +4,14 @@ Rebuffi et al., "iCaRL: Incremental Classifier and Representation Learning", CVP
 a random memory and random replay, as the OnPro paper runs it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
 
 from onpro import losses
-from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.ncm import NearestMean
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.ncm import NearestMean, PredictsNearestMean
 from onpro.methods.parts.sets import joined, sample_where
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
@@ -44,11 +41,10 @@ class ICaRLSettings(ReplaySettings):
     data=IMAGENET,
     recipes={"paper": PAPER, "original": FRAMEWORK.varied("the online framework's defaults")},
 )
-class ICaRL(Method[ICaRLSettings]):
+class ICaRL(PredictsNearestMean[ICaRLSettings]):
     """Binary cross-entropy: new classes by their labels, old ones by the previous network."""
 
     remembers = True
-    predicts_from_memory = True
 
     def __init__(self, settings: ICaRLSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -86,10 +82,6 @@ class ICaRL(Method[ICaRLSettings]):
         """The network becomes the previous one, which stays in train mode."""
         self.teacher.become(self.network, self.progress.seen)
 
-    def eval_scores(self, images: Tensor) -> Tensor:
-        """Scores of the nearest class mean."""
-        return self.nearest_mean.scores(self, images)
-
     def grow(self, classes: int) -> None:
         """Widen the classifier and the list of units in use."""
         super().grow(classes)
@@ -100,8 +92,3 @@ class ICaRL(Method[ICaRLSettings]):
         super().forget(label)
         self.in_use[label] = False
         self.teacher.forget(label, self.network.outputs_of(label))
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        super().load_state_dict(state)
-        self.nearest_mean.clear()

@@ -1,7 +1,5 @@
 """Predictions from an image and its mirror image together, for any method."""
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from onpro.methods.registry import register_wrapper
@@ -9,20 +7,15 @@ from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
 
 
-@dataclass(frozen=True)
-class MirrorSettings(Settings):
-    """Mirrored predictions have no settings."""
-
-
 @register_wrapper(
     "mirror",
-    MirrorSettings,
+    Settings,
     title="mirrored predictions",
     paper="ImageNet Classification with Deep Convolutional Neural Networks",
     year=2012,
     images_per_step="as many; twice as many to predict",
 )
-class Mirror(Wrapper[MirrorSettings]):
+class Mirror(Wrapper[Settings]):
     """Predicts by the mean of the scores of an image and of its mirror image."""
 
     keeps_loss = True

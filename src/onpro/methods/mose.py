@@ -4,9 +4,9 @@ Yan et al., "Orchestrate Latent Expertise: Advancing Online Continual Learning w
 Supervision and Reverse Self-Distillation", CVPR 2024.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from onpro.losses import (
 )
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
-from onpro.methods.parts.ncm import NearestMean
+from onpro.methods.parts.ncm import NearestMean, PredictsNearestMean
 from onpro.methods.parts.sets import first_of, joined, sample_of
 from onpro.methods.registry import register
 from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, AdamSettings
@@ -106,11 +106,10 @@ class MOSESettings(AdamSettings):
         "mixture": Recipe("MOE-MOSE: all experts predict", {"prediction": "mixture"}),
     },
 )
-class MOSE(MeetsClasses[MOSESettings]):
+class MOSE(MeetsClasses[MOSESettings], PredictsNearestMean[MOSESettings]):
     """L = Σ over experts of SupCon + CE(new) + 2·CE(balanced) + distance of the last expert."""
 
     remembers = True
-    predicts_from_memory = True
     takes_added_terms = True
     network: ExpertNetwork
 
@@ -212,11 +211,6 @@ class MOSE(MeetsClasses[MOSESettings]):
         for output in self.network.outputs_of(label):
             for head in self.network.classifiers()[:-1]:
                 head.renew(output, generator=self.random["growth"], optimizer=self.optimizer)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        super().load_state_dict(state)
-        self.nearest_mean.clear()
 
 
 def masked_contrast(z: Tensor, labels: Tensor, temperature: float) -> Tensor:

@@ -1,10 +1,8 @@
 """The methods by name: those of the package, those other packages announce, and wrapped ones."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from importlib.metadata import entry_points
 from inspect import isabstract
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ from onpro.errors import UserError, unknown, unknown_method
 from onpro.methods.base import About, Method
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
+from onpro.plugins import load_plugins
 from onpro.recipes import EVERY_METHOD, Recipe, Values
 from onpro.validation import require_name, require_options
 
@@ -139,24 +138,15 @@ def _require_settings(settings: type[Settings], values: Values) -> None:
         raise ValueError(f"{settings.__qualname__} has no setting {strange[0]!r} to set")
 
 
-@cache
-def _announced_elsewhere() -> None:
-    for entry in entry_points(group="onpro.methods"):
-        try:
-            entry.load()
-        except Exception as error:  # a broken package must not take the other methods with it
-            warnings.warn(f"methods of {entry.value} left out: {error!r}", stacklevel=2)
-
-
 def methods() -> dict[str, type[AnyMethod]]:
     """All registered methods by name, without wrapped ones."""
-    _announced_elsewhere()
+    load_plugins("onpro.methods")
     return {name: entry.cls for name, entry in sorted(_METHODS.items())}
 
 
 def wrappers() -> dict[str, type[Wrapper[Any]]]:
     """All registered wrappers by name."""
-    _announced_elsewhere()
+    load_plugins("onpro.methods")
     return {name: entry.cls for name, entry in sorted(_WRAPPERS.items())}
 
 
@@ -188,7 +178,7 @@ def settings_for(name: str, data: str, recipe: str | None = None) -> Settings:
 
 
 def _entry(name: str) -> Entry:
-    _announced_elsewhere()
+    load_plugins("onpro.methods")
     if name in _METHODS:
         return _METHODS[name]
     base, _, wrapper = name.rpartition("-")

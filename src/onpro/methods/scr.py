@@ -4,16 +4,14 @@ Mai et al., "Supervised Contrastive Replay: Revisiting the Nearest Class Mean Cl
 Class-Incremental Continual Learning", CVPR workshops 2021.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from onpro import losses
-from onpro.methods.base import Context, Labelled, Method, Terms
-from onpro.methods.parts.ncm import NearestMean
+from onpro.methods.base import Context, Labelled, Terms
+from onpro.methods.parts.ncm import NearestMean, PredictsNearestMean
 from onpro.methods.registry import register
 from onpro.methods.settings import MAX_DIMENSION, MIN_TEMPERATURE, ReplaySettings
 from onpro.recipes import FRAMEWORK, IMAGENET, PAPER, on
@@ -76,11 +74,10 @@ class SCRSettings(ReplaySettings):
         ),
     },
 )
-class SCR(Method[SCRSettings]):
+class SCR(PredictsNearestMean[SCRSettings]):
     """L = SupCon of two views of replayed and new images; the linear head is not used."""
 
     remembers = True
-    predicts_from_memory = True
 
     def __init__(self, settings: SCRSettings, context: Context) -> None:
         super().__init__(settings, context)
@@ -126,12 +123,3 @@ class SCR(Method[SCRSettings]):
         terms = {name: REVIEW_SHARE * term for name, term in terms.items()}
         self.minimise(terms)
         return terms
-
-    def eval_scores(self, images: Tensor) -> Tensor:
-        """Scores of the nearest class mean."""
-        return self.nearest_mean.scores(self, images)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        super().load_state_dict(state)
-        self.nearest_mean.clear()

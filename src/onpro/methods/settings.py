@@ -143,11 +143,8 @@ class OptimizerSettings(Settings):
 
     def make_optimizer(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """The optimizer, whose step is one fused kernel."""
-        groups, rate, decay = (
-            self.parameter_groups(parameters),
-            self.learning_rate,
-            self.weight_decay,
-        )
+        groups = self.parameter_groups(parameters)
+        rate, decay = self.learning_rate, self.weight_decay
         if self.optimizer != "sgd":
             kind = AdamW if self.optimizer == "adamw" else Adam
             return kind(groups, rate, weight_decay=decay, fused=True)

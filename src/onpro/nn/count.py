@@ -1,14 +1,9 @@
-"""Size and computational cost of a network."""
+"""Computational cost of a network."""
 
 import copy
 
 import torch
 from torch import nn
-
-
-def parameters(module: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def macs(module: nn.Module, image_shape: tuple[int, ...]) -> int:

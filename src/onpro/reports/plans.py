@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from onpro.experiments.experiment import Experiment
+from onpro.experiments.experiment import STATES, Experiment
 from onpro.experiments.plan import Plan
 from onpro.reports.formats import Column, Record, Value
 from onpro.reports.tables import PLACE
@@ -13,11 +13,7 @@ PLAN = [
     Column("method", "", for_programs=True),
     Column("recipe", "", for_programs=True),
     *PLACE,
-    Column("done", "done"),
-    Column("unfinished", "unfinished"),
-    Column("running", "running"),
-    Column("missing", "missing"),
-    Column("damaged", "damaged"),
+    *(Column(state, state) for state in STATES),
     Column("left", "time left"),
     Column("seconds_left", "", for_programs=True),
 ]
@@ -40,11 +36,7 @@ def _planned(
         "recipe": experiment.recipe,
         "data": experiment.data,
         "memory": experiment.memory,
-        "done": experiment.count("done"),
-        "unfinished": experiment.count("unfinished"),
-        "running": experiment.count("running"),
-        "missing": experiment.count("missing"),
-        "damaged": experiment.count("damaged"),
+        **{state: experiment.count(state) for state in STATES},
         "left": "left out" if experiment.problem and not experiment.planned else said,
         "seconds_left": left,
     }

@@ -15,7 +15,7 @@ from onpro.experiments.experiment import (
     Measure,
 )
 from onpro.experiments.grouping import short_digest
-from onpro.experiments.statistics import accuracy_curve, forgetting_curve
+from onpro.experiments.statistics import accuracy_curve, evenly, forgetting_curve
 from onpro.experiments.tables import paper_name
 from onpro.reports import formats
 from onpro.reports.formats import (
@@ -93,7 +93,7 @@ def results(
         rows = [_record(one, measure) for one in experiments]
         columns = _columns(measure)
         if by_task and measure in CURVES:
-            tasks = shown_tasks(max((_tasks(one) for one in experiments), default=0))
+            tasks = evenly(max(map(_tasks, experiments), default=0), MOST_TASKS)
             rows = [
                 row | _after_tasks(one, CURVES[measure], tasks)
                 for one, row in zip(experiments, rows, strict=True)
@@ -128,27 +128,17 @@ def comparisons(compared: Iterable[Comparison], kind: Format) -> str:
     return render([_comparison(one) for one in compared], COMPARISONS, kind)
 
 
-def conditions(experiments: Iterable[Experiment]) -> str:
-    """Return a sentence on hardware, precision and versions, each combination once."""
+def conditions(experiments: Iterable[Experiment], measures: Sequence[Measure] = IN_TABLES) -> str:
+    """Return a sentence on the measures, and on hardware, precision and versions, each once."""
     kinds = dict.fromkeys(
         f"{machine(result['hardware'])}, {result['precision']}, "
         f"torch {result['versions']['torch']}, Python {result['versions']['python']}"
         for experiment in experiments
         for result in (run.result for run in experiment.runs)
     )
-    about = "Mean ± standard deviation in percent; the interval is that of the mean."
+    unit = "" if "seconds" in measures else " in percent"
+    about = f"Mean ± standard deviation{unit}; the interval is that of the mean."
     return f"{about} {'; '.join(map(markdown_text, kinds))}."
-
-
-def shown_tasks(count: int) -> list[int]:
-    """Return all tasks if they are few, else some at equal distances, the last among them.
-
-    >>> shown_tasks(3), shown_tasks(100)
-    ([0, 1, 2], [9, 19, 29, 39, 49, 59, 69, 79, 89, 99])
-    """
-    if count <= MOST_TASKS:
-        return list(range(count))
-    return [(k + 1) * count // MOST_TASKS - 1 for k in range(MOST_TASKS)]
 
 
 def seed_ranges(experiment: Experiment) -> str:

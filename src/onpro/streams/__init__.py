@@ -21,7 +21,7 @@ from onpro.streams.shortcut import ShortcutSettings
 
 if TYPE_CHECKING:
     from onpro.streams.class_incremental import ClassIncremental, ClassOrder
-    from onpro.streams.stream import Batch, Benchmark, State, Stream
+    from onpro.streams.stream import Batch, Benchmark, State
 
 __all__ = [
     "Batch",
@@ -38,7 +38,6 @@ __all__ = [
     "Repeating",
     "ShortcutSettings",
     "State",
-    "Stream",
     "StreamKind",
     "find_kind",
     "register",
@@ -48,7 +47,7 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("ClassIncremental", "ClassOrder"), "onpro.streams.class_incremental"),
-    **dict.fromkeys(("Batch", "Benchmark", "State", "Stream"), "onpro.streams.stream"),
+    **dict.fromkeys(("Batch", "Benchmark", "State"), "onpro.streams.stream"),
 }
 
 if not TYPE_CHECKING:  # a checker of types would take every name to exist

@@ -14,7 +14,7 @@ from torch import Tensor
 from onpro.data.imageset import ImageSet, Split
 from onpro.errors import UserError, counted
 from onpro.randomness import derive_seed
-from onpro.streams.cues import Cues, choose_share, other_labels
+from onpro.streams.cues import Cues, by_group, choose_share, other_labels
 from onpro.streams.kinds import Disjoint
 from onpro.streams.registry import StreamKind
 from onpro.streams.shortcut import ShortcutSettings
@@ -120,7 +120,7 @@ class ClassIncremental:
         self._train = data.train.relabelled(rank).to(device)
         self._schedule = schedule.to(device)
         self._test = data.test.relabelled(rank).to(device)
-        test_indices = _by_task(task_of[test_labels], tasks)
+        test_indices = by_group(task_of[test_labels], tasks)
         self._test_indices = [ids.to(device) for ids in test_indices]
 
         self.shortcut = shortcut
@@ -273,19 +273,13 @@ def _split_classes(classes: int, tasks: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(a, b)) for a, b in pairwise(starts))
 
 
-def _by_task(task_of_image: Tensor, tasks: int) -> tuple[Tensor, ...]:
-    """Return the indices of each task's images, in the order of the data set."""
-    counts = torch.bincount(task_of_image, minlength=tasks).tolist()
-    return torch.split(task_of_image.argsort(stable=True), counts)
-
-
 def _arrival_order(times: Tensor, generator: torch.Generator) -> Tensor:
     """Return the indices of images in order of arrival, without those whose time is NaN."""
     arriving = (~times.isnan()).nonzero()[:, 0]
     if not len(arriving):
         return arriving
     part = times[arriving].floor().long()  # shuffled one after the other, as tasks are
-    parts = _by_task(part - part.min(), int(part.max() - part.min()) + 1)
+    parts = by_group(part - part.min(), int(part.max() - part.min()) + 1)
     shuffled = torch.cat(
         [arriving[ids[torch.randperm(len(ids), generator=generator)]] for ids in parts]
     )

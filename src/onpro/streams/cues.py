@@ -117,7 +117,7 @@ def other_labels(labels: Tensor, task_classes: Sequence[Sequence[int]]) -> Tenso
     """
     others = torch.empty_like(labels)
     classes = [(own, place) for own in task_classes for place in range(len(own))]
-    for images, (own, place) in zip(_by_class(labels, len(classes)), classes, strict=True):
+    for images, (own, place) in zip(by_group(labels, len(classes)), classes, strict=True):
         turn = torch.arange(len(images)) % (len(own) - 1)
         others[images] = torch.tensor(own)[(place + 1 + turn) % len(own)]
     return others
@@ -126,16 +126,16 @@ def other_labels(labels: Tensor, task_classes: Sequence[Sequence[int]]) -> Tenso
 def choose_share(labels: Tensor, classes: int, share: float, generator: torch.Generator) -> Tensor:
     """Return which images (n,) are a random share of those of their class, rounded."""
     chosen = torch.zeros(len(labels), dtype=torch.bool)
-    for images in _by_class(labels, classes):
+    for images in by_group(labels, classes):
         shuffled = images[torch.randperm(len(images), generator=generator)]
         chosen[shuffled[: round(share * len(images))]] = True
     return chosen
 
 
-def _by_class(labels: Tensor, classes: int) -> tuple[Tensor, ...]:
-    """Return the indices of the images of each class."""
-    counts = torch.bincount(labels, minlength=classes).tolist()
-    return torch.split(labels.argsort(stable=True), counts)
+def by_group(group_of_image: Tensor, groups: int) -> tuple[Tensor, ...]:
+    """Return the indices of each group's images, in the order of the data set."""
+    counts = torch.bincount(group_of_image, minlength=groups).tolist()
+    return torch.split(group_of_image.argsort(stable=True), counts)
 
 
 def _patch(place: int, squares: int, edge: int) -> Tensor:

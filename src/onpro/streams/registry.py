@@ -4,22 +4,17 @@ Importing it imports neither torch nor NumPy, so that lists and `--help` are qui
 """
 
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
-from importlib.metadata import entry_points
 from inspect import isabstract
 from random import Random
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from onpro.errors import UserError, unknown
+from onpro.plugins import load_plugins
 from onpro.user_file import choose, load, split_file
 from onpro.validation import accepted, described, fits, require_options
-
-ENTRY_POINTS = "onpro.streams"
-"""Entry-point group of third-party kinds: each names a module that calls `register`."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def register(name: str, description: str) -> Callable[[type[K]], type[K]]:
 
 def stream_kinds() -> dict[str, type[StreamKind]]:
     """Return all kinds of streams by name, third-party ones last."""
-    _register_third_parties()
+    load_plugins("onpro.streams")
     return dict(_kinds)
 
 
@@ -157,12 +152,3 @@ def stream_kind(name: str, **settings: Any) -> StreamKind:
         if setting not in known:
             raise unknown(f"setting of the stream {name}", setting, known)
     return kind(**settings)
-
-
-@cache
-def _register_third_parties() -> None:
-    for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except Exception as error:  # a broken package must not take the other kinds with it
-            warnings.warn(f"streams of {entry.value} left out: {error!r}", stacklevel=2)

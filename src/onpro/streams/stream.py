@@ -1,4 +1,4 @@
-"""Batches, and the protocols of streams."""
+"""Batches, and the protocol of streams of tasks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,12 +36,11 @@ class Batch:
         return len(self.labels)
 
 
-class Stream(Protocol):
-    """Batches in a fixed order, each seen once, that can be resumed at any position."""
+class Benchmark(Protocol):
+    """Batches in a fixed order, each seen once, of tasks with a test set for each.
 
-    @property
-    def num_classes(self) -> int | None:
-        """Number of classes of the whole stream; None if unknown."""
+    It can be resumed at any position.
+    """
 
     @property
     def position(self) -> int:
@@ -58,10 +57,6 @@ class Stream(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved position; raise ValueError if the state is of another stream."""
-
-
-class Benchmark(Stream, Protocol):
-    """A stream of tasks with a test set for each task."""
 
     @property
     def num_classes(self) -> int:

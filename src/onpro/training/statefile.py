@@ -2,8 +2,7 @@
 
 A file is a line that names the format, a line with the SHA-256 of everything after it, and a
 safetensors payload. The payload's header holds the state's structure as JSON, in which every
-tensor is replaced by its name and, unless it is contiguous, its strides: a fused optimizer needs
-averages and weights of the same memory layout.
+tensor is replaced by its name. The file keeps no memory layout: all tensors are contiguous.
 """
 
 import hashlib
@@ -129,7 +128,7 @@ def _describe(value: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value
-        return {"tensor": [name, _strides(value)]}
+        return {"tensor": [name, None]}  # earlier versions had the strides here
     if isinstance(value, dict):
         return {"dict": [[key, _describe(item, tensors, level + 1)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
@@ -154,7 +153,10 @@ def _rebuild(described: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
     if kind not in ("tensor", "dict", "list", "tuple") or not isinstance(content, list):
         raise ValueError("its structure is not one of a state")
     if kind == "tensor":
-        return _laid_out(content, tensors)
+        name = content[0] if content else None
+        if not isinstance(name, str) or name not in tensors:
+            raise ValueError("its structure names a tensor that is not there")
+        return tensors.pop(name).clone()  # in aligned memory of its own
     if kind == "dict":
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
             raise ValueError("its structure is not one of a state")
@@ -169,37 +171,3 @@ def _rebuild(described: Any, tensors: dict[str, Tensor], level: int = 0) -> Any:
 def _plain_copy(tensor: Tensor) -> Tensor:
     """Return a contiguous copy on the CPU."""
     return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-
-
-def _strides(tensor: Tensor) -> list[int] | None:
-    """Return the strides of a copy of the tensor; None if it is contiguous."""
-    strides = torch.empty_like(tensor, device="meta").stride()
-    plain = torch.empty(tensor.shape, device="meta").stride()
-    return None if strides == plain else list(strides)
-
-
-def _laid_out(described: list[Any], tensors: dict[str, Tensor]) -> Tensor:
-    """Return a copy with the strides of the saved tensor, in aligned memory of its own."""
-    if len(described) != 2 or not isinstance(described[0], str) or described[0] not in tensors:
-        raise ValueError("its structure names a tensor that is not there")
-    name, strides = described
-    tensor = tensors.pop(name)
-    if strides is None:
-        return tensor.clone()
-    if not _fill_the_memory(strides, tensor.shape):
-        raise ValueError("the layout of a tensor is not one of its shape")
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
-
-
-def _fill_the_memory(strides: Any, shape: torch.Size) -> bool:
-    """Return whether a tensor of these strides covers its memory without gaps or overlap."""
-    if not isinstance(strides, list) or len(strides) != len(shape):
-        return False
-    if not all(type(stride) is int and 0 <= stride < 2**63 for stride in strides):
-        return False
-    step = 1
-    for stride, size in sorted(zip(strides, shape, strict=True)):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True

@@ -224,15 +224,22 @@ def _snapshot(value: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Return whether two states, nested containers of tensors and plain values, are equal."""
+    """Return whether two states are equal in structure, types and values; NaN equals itself."""
     if a is b:
         return True
     if type(a) is not type(b):
-        return False
+        return isinstance(a, Mapping) and isinstance(b, Mapping) and equal(dict(a), dict(b))
     if isinstance(a, Tensor):
-        return (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            return False
+        a, b = a.detach().cpu(), b.detach().cpu()
+        if torch.equal(a, b):
+            return True
+        bits = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in (a, b)]
+        return torch.equal(*bits)  # where something is not a number
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+        typed = [{(type(key), key) for key in each} for each in (a, b)]
+        return typed[0] == typed[1] and all(equal(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(equal, a, b))
     return bool(a == b)

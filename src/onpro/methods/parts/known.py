@@ -1,16 +1,13 @@
 """What a method knows of the stream: masks of the classes that it has met, and steps of a task."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from onpro.methods.base import Method, S
 
 
-class KnownClasses:
+class KnownClasses(nn.Module):
     """Which classes have been met so far, and which before the current task.
 
     The masks are on the device, so that a captured step can read and update them.
@@ -26,8 +23,9 @@ class KnownClasses:
     """(classes,) bool: classes met before the current task."""
 
     def __init__(self, classes: int, device: torch.device) -> None:
-        self.seen = torch.zeros(classes, dtype=torch.bool, device=device)
-        self.old = torch.zeros(classes, dtype=torch.bool, device=device)
+        super().__init__()
+        for name in ("seen", "old"):
+            self.register_buffer(name, torch.zeros(classes, dtype=torch.bool, device=device))
 
     @property
     def current(self) -> Tensor:
@@ -51,17 +49,6 @@ class KnownClasses:
         """Drop a class between two steps."""
         self.seen[label] = self.old[label] = False
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of the masks."""
-        return {"seen": self.seen.clone(), "old": self.old.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore saved masks, of as many classes as there are."""
-        for name, mask in (("seen", self.seen), ("old", self.old)):
-            if (state[name].shape, state[name].dtype) != (mask.shape, mask.dtype):
-                raise ValueError(f"the classes {name} of the state are not those of its network")
-            setattr(self, name, state[name].to(mask.device))
-
 
 class MeetsClasses(Method[S]):
     """A method that knows which classes it has met; its constructor sets `known`."""
@@ -84,14 +71,15 @@ class MeetsClasses(Method[S]):
         self.known.forget(label)
 
 
-class TaskSteps:
+class TaskSteps(nn.Module):
     """Number of steps of the current task, on the device for captured steps."""
 
     count: Tensor
     """() int64"""
 
     def __init__(self, device: torch.device) -> None:
-        self.count = torch.zeros((), dtype=torch.int64, device=device)
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64, device=device))
 
     def advance(self) -> None:
         """Count a step."""
@@ -100,16 +88,6 @@ class TaskSteps:
     def start_task(self) -> None:
         """Count from 0 again."""
         self.count = torch.zeros_like(self.count)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return a copy of the number."""
-        return {"count": self.count.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved number."""
-        if state["count"].shape != self.count.shape:
-            raise ValueError("the steps of the state are not one number")
-        self.count = state["count"].to(self.count)
 
 
 def outputs_of(classes: Tensor, outputs_per_class: int, labels: Tensor | None = None) -> Tensor:

@@ -1,13 +1,13 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from onpro.methods.base import EVAL_BATCH, Method
-from onpro.nn.nearest_mean import class_mean_directions, nearest_mean_scores
+from onpro.methods.base import EVAL_BATCH, Method, S
 from onpro.randomness import derive_seed
 
 Features = Callable[[Tensor], Sequence[Tensor]]
@@ -64,3 +64,59 @@ class NearestMean:
             ]
             self._means = (method.moment, means)
         return self._means[1]
+
+
+class PredictsNearestMean(Method[S]):
+    """A method that predicts the nearest class mean; its constructor sets `nearest_mean`."""
+
+    predicts_from_memory = True
+    nearest_mean: NearestMean
+
+    def eval_scores(self, images: Tensor) -> Tensor:
+        """Scores of the nearest class mean."""
+        return self.nearest_mean.scores(self, images)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state, whose means are not computed yet."""
+        super().load_state_dict(state)
+        self.nearest_mean.clear()
+
+
+def class_mean_directions(
+    features: Tensor, labels: Tensor, classes: Tensor, generator: torch.Generator
+) -> Tensor:
+    """μ_k: the mean of a class's unit features, itself made a unit vector.
+
+    A class without any image gets a random direction: it must compete, and must not crash.
+
+    Args:
+        features: (n, width) of the stored images, of any length.
+        labels: (n,).
+        classes: (k,) the classes that compete; others may occur among the labels.
+        generator: source of the random directions, on the features' device.
+
+    Returns:
+        (k, width), row i for `classes[i]`.
+    """
+    width = features.shape[1]
+    directions = torch.randn(len(classes), width, generator=generator, device=features.device)
+    unit = normalize(features)
+    member = (classes[:, None] == labels).to(unit)
+    sums = member @ unit
+    stored = member.sum(dim=1, keepdim=True)
+    return normalize(torch.where(stored > 0, sums / stored.clamp(min=1), directions))
+
+
+def nearest_mean_scores(features: Tensor, means: Tensor) -> Tensor:
+    """−‖h/‖h‖ − μ_k‖², the highest for the nearest mean.
+
+    Args:
+        features: (n, width), of any length.
+        means: (k, width).
+
+    Returns:
+        (n, k)
+    """
+    unit = normalize(features)
+    squares = unit.square().sum(dim=1, keepdim=True) + means.square().sum(dim=1)
+    return 2 * unit @ means.T - squares
