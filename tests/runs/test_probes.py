@@ -65,7 +65,7 @@ def test_observing_a_run_in_a_cuda_graph_does_not_change_it(tmp_path: Path, name
     assert lasting(done.result) == lasting(without.result)
 
 
-def test_an_interrupted_run_measures_and_keeps_the_equal(tmp_path: Path) -> None:
+def test_an_interrupted_run_measures_and_keeps_the_same(tmp_path: Path) -> None:
     whole = run_in(tmp_path / "whole", OBSERVED)
     folder, trainer = tmp_path / "parts", prepare(OBSERVED)
     with pytest.raises(Interrupted):
