@@ -49,6 +49,14 @@ def test_the_loss_is_zero_if_all_images_are_ignored() -> None:
     assert embeddings.grad.count_nonzero() == 0
 
 
+def test_what_is_taught_gets_no_gradient() -> None:
+    logits, taught = unit(4), (2 * unit(4)).detach().requires_grad_()
+    losses.softened_divergence(logits, taught).backward()
+    assert taught.grad is None
+    assert logits.grad is not None
+    assert logits.grad.any()
+
+
 @pytest.mark.parametrize("form", [losses.new_instance_loss, losses.replay_instance_loss])
 @pytest.mark.parametrize("labels", [[0, 1, 0, 2, 1, 0, 7], [0.5, 0.5, 2.0, 2.0, 1.25, 3.0, 0.5]])
 def test_blocks_of_rows_give_the_loss_and_gradient_of_the_whole_matrix(
