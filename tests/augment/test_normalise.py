@@ -53,7 +53,7 @@ def test_constants_first_used_in_inference_mode_serve_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "std"), [((0.5, 0.5), (0.2,)), ((0.5,), (0.0,)), ((0.5,), (-1.0,)), ((), ())]
+    ("mean", "std"), [((0.5, 0.5), (0.2,)), ((0.5, 0.5), (0.2, 0.0)), ((0.5,), (-1.0,)), ((), ())]
 )
 def test_refuses_impossible_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
     with pytest.raises(UserError, match="positive standard deviation per channel"):

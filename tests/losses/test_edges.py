@@ -49,6 +49,14 @@ def test_the_loss_is_zero_if_all_images_are_ignored() -> None:
     assert embeddings.grad.count_nonzero() == 0
 
 
+def test_what_is_taught_gets_no_gradient() -> None:
+    logits, taught = unit(4), (2 * unit(4)).detach().requires_grad_()
+    losses.softened_divergence(logits, taught).backward()
+    assert taught.grad is None
+    assert logits.grad is not None
+    assert logits.grad.any()
+
+
 @pytest.mark.parametrize("form", [losses.new_instance_loss, losses.replay_instance_loss])
 @pytest.mark.parametrize("labels", [[0, 1, 0, 2, 1, 0, 7], [0.5, 0.5, 2.0, 2.0, 1.25, 3.0, 0.5]])
 def test_blocks_of_rows_give_the_loss_and_gradient_of_the_whole_matrix(
@@ -56,15 +64,16 @@ def test_blocks_of_rows_give_the_loss_and_gradient_of_the_whole_matrix(
     labels: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    similarity = (unit(14, torch.float64) @ unit(14, torch.float64).T).detach().requires_grad_()
+    rows, columns = unit(14, torch.float64), unit(28, torch.float64)[:14]  # S is not symmetric
+    similarity = (rows @ columns.T).detach().requires_grad_()
     both = torch.tensor(labels).repeat(2)
-    rows = RowLosses.of(similarity, 0.07)
-    expected = rows.mean_loss(both[:, None] == both[None, :]).mean()
+    losses_of = RowLosses.of(similarity, 0.07)
+    expected = losses_of.mean_loss(both[:, None] == both[None, :]).mean()
     if form is losses.new_instance_loss:
-        rows = RowLosses.of(similarity, 0.07, excluded=torch.eye(14, dtype=torch.bool))
-        pair = torch.cat([rows.log_shares.diagonal(7), rows.log_shares.diagonal(-7)])
-        means = rows.mean_loss(both[:, None] == both[None, :])
-        expected = (2 * means + rows.log_totals - pair).mean()
+        losses_of = RowLosses.of(similarity, 0.07, excluded=torch.eye(14, dtype=torch.bool))
+        pair = torch.cat([losses_of.log_shares.diagonal(7), losses_of.log_shares.diagonal(-7)])
+        means = losses_of.mean_loss(both[:, None] == both[None, :])
+        expected = (2 * means + losses_of.log_totals - pair).mean()
     (expected_gradient,) = torch.autograd.grad(expected, similarity)
     for size in (1, 14 * 8, 3 * 14 * 8, 2**20):  # one row, one, three, all rows in a block
         monkeypatch.setattr(row_blocks, "BLOCK_BYTES", size)

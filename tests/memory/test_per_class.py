@@ -74,6 +74,16 @@ def test_a_full_class_is_a_reservoir_over_all_it_has_seen_this_batch_included() 
     torch.testing.assert_close(kept / runs, expected, rtol=0, atol=0.05)
 
 
+def test_a_full_class_leaves_the_slots_of_the_others_alone() -> None:
+    feed = Feed(empty(8))
+    feed(0, 0, 0, 0, 1, 1)
+    for _ in range(40):
+        feed(0)
+    stored = feed.stored()
+    assert len(stored[0]) == 4
+    assert stored[1] == [4, 5]
+
+
 def test_a_new_class_cuts_the_others_at_random() -> None:
     kept = torch.zeros(8)
     runs = 600
@@ -98,9 +108,14 @@ def test_a_class_with_room_is_not_cut() -> None:
     assert feed.stored()[0] == [1, 2, 10, 11]
 
 
-def test_more_classes_than_slots_store_nothing() -> None:
+def test_more_classes_than_slots_store_nothing(caplog: pytest.LogCaptureFixture) -> None:
     feed = Feed(empty(2))
-    feed(0, 1, 2)
+    feed(0, 1)
+    assert not caplog.messages
+    feed(2)
+    feed(3)
+    (warning,) = caplog.messages
+    assert "2 images are too few for 3 classes" in warning
     assert feed.memory.quota == feed.memory.max_stored == 0
     feed(0)
     slots, exists = feed.memory.sample(5, generator())

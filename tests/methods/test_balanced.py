@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from onpro.errors import UserError
-from onpro.methods import method
+from onpro.methods import method, methods
 from onpro.training.stepper import Stepper
 from tests.methods.learners import batches, learner
 
@@ -24,11 +24,13 @@ def test_the_step_is_that_of_the_method() -> None:
     assert float(Stepper(first).step(batch)["new"]) == float(Stepper(second).step(batch)["new"])
 
 
-def test_methods_that_choose_by_themselves_are_refused() -> None:
-    with pytest.raises(UserError, match=r"balanced cannot wrap gss, .* in its own way"):
-        method("gss-balanced")
-    with pytest.raises(UserError, match=r"balanced cannot wrap aser, .* in its own way"):
-        method("aser-balanced")
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_reservoir_of_a_method_with_terms_can_be_balanced(name: str) -> None:
+    if name in ("aser", "cope", "gdumb", "gss", "icarl", "pass", "relay"):
+        with pytest.raises(UserError, match=rf"balanced cannot wrap {name}, "):
+            method(f"{name}-balanced")
+    else:
+        assert method(f"{name}-balanced")
 
 
 def test_an_image_and_its_mirror_image_get_the_same_scores() -> None:

@@ -84,6 +84,19 @@ def test_it_follows_every_step_and_changes_nothing_in_training() -> None:
     assert all(torch.equal(*pair) for pair in pairs)
 
 
+def test_predictions_between_two_steps_share_their_statistics() -> None:
+    learned = learned_from("er-calibrated", 3)
+    taken: list[Any] = []
+    take = learned.calibrated.take
+    learned.calibrated.take = lambda network: taken.append(take(network))
+    *_, last = batches(4)
+    for expected in (1, 2):
+        for _ in range(2):
+            learned.scores(last.images)
+        assert len(taken) == expected
+        stepper(learned).step(last)
+
+
 def test_without_stored_images_it_predicts_as_the_method() -> None:
     learned, plain = learner("er-calibrated"), learner("er")
     images = batches(1)[0].images

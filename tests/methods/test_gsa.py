@@ -81,6 +81,16 @@ def test_the_loss_is_that_of_a_slow_reference() -> None:
         torch.testing.assert_close(terms["mixed"], 2 * torch.stack(weighted).mean().detach())
 
 
+def test_classes_that_are_hardly_pushed_away_are_weighted_too() -> None:
+    method = learner("gsa", warm_up=0)
+    logits = torch.tensor([[9.0, 0.0, 1.0, 0.0], [0.0, 8.0, 0.0, 0.0]]).double()
+    weights = method.class_weights(logits, torch.tensor([0, 1]), torch.tensor([True] * 3 + [False]))
+    p, q = (slow_probabilities(row, {0, 1, 2}) for row in logits)
+    ratios = [(1 - p[0]) / q[0], (1 - q[1]) / p[1], torch.zeros(()).double(), torch.ones(())]
+    expected = [2 / (1 + math.exp(1 - ratio)) for ratio in ratios]
+    torch.testing.assert_close(weights, torch.tensor(expected).double())
+
+
 def test_the_sets_hold_what_they_should() -> None:
     method = noted(replay_batch=12, new_replay=5)
     stream = [*batches(3), *batches(3, start=10)]

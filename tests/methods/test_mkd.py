@@ -220,12 +220,6 @@ def test_the_classes_of_a_batch_that_is_only_stored_are_met(name: str) -> None:
             assert each.met.seen.tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize(("rivals", "only"), [("task", False), ("none", True)])
-def test_labels_of_new_images_reach_the_classifier_unless_left_out(rivals: str, only: bool) -> None:
-    learned = learner("onpro-mkd", taught_rivals=rivals, projection=16, rotations=4)
-    assert learned.learns_new_by_replay_only is only
-
-
 def test_where_only_new_images_are_shown_they_compete_with_all() -> None:
     learned = learner("onpro-mkd", taught_rivals="none", projection=16, rotations=4)
     terms = stepper(learned).step(batches(1)[0])

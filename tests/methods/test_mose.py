@@ -92,6 +92,18 @@ def test_the_terms_are_those_of_a_slow_reference() -> None:
             torch.testing.assert_close(term, expected[name], msg=f"{name} of step {step}")
 
 
+def test_only_the_last_expert_learns_from_the_others() -> None:
+    method = noted()
+    for batch in batches(2):
+        stepper(method).step(batch)
+    distance = method.terms(*method.sets)["distillation"]
+    encoder, adaptation = method.network.encoder, method.network.adaptation
+    branches = [*encoder.gates.parameters(), *encoder.branches.parameters()]
+    *of_branches, of_last = torch.autograd.grad(distance, [*branches, adaptation.weight])
+    assert not any(gradient.any() for gradient in of_branches)
+    assert of_last.any()
+
+
 def test_the_sets_hold_what_they_should() -> None:
     method = noted()
     stream = [*batches(3), *batches(3, start=10)]
@@ -163,6 +175,20 @@ def test_the_nearest_mean_of_the_last_expert_or_of_all(prediction: str) -> None:
     scores = method.scores(DATA.test.images)
     torch.testing.assert_close(-scores[:, :4], expected.detach(), rtol=1e-4, atol=1e-5)
     assert (scores[:, 4:] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("prediction", ["last", "mixture"])
+def test_the_head_of_the_last_expert_or_the_mean_of_all(prediction: str) -> None:
+    changes: dict[str, Any] = {"augmentation": "none", "classifier": "linear"} | SMALL
+    method = learner("mose", float64=True, prediction=prediction, **changes)
+    for batch in (*batches(2), *batches(2, start=10)):
+        stepper(method).step(batch)
+    network = deepcopy(method.network).eval()
+    features = network.experts(network.encoder(method.normalise(DATA.test.images)))
+    heads = [*network.heads, network.classifier]
+    logits = torch.stack([head(h) for head, h in zip(heads, features, strict=True)])
+    expected = logits[-1] if prediction == "last" else logits.mean(dim=0)
+    torch.testing.assert_close(method.scores(DATA.test.images), expected.detach())
 
 
 def test_every_classifier_grows_and_forgets() -> None:

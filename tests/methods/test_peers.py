@@ -13,6 +13,7 @@ from onpro.methods import method, settings_for
 from tests.methods.learners import batches, learner, refused, stepper
 
 QUICK: dict[str, Any] = {"optimizer": "adam", "learning_rate": 5e-3}
+PLAIN: dict[str, Any] = QUICK | {"augmentation": "none"}
 
 
 def trained(name: str, steps: int = 6, **changes: Any) -> tuple[Any, dict[str, Tensor]]:
@@ -63,6 +64,34 @@ def test_the_loss_of_a_chain(name: str) -> None:
         assert torch.allclose(terms[f"{prefix}chain_ce"], ce, rtol=1e-3)
         assert torch.allclose(terms[f"{prefix}chain"], chain, rtol=1e-2, atol=1e-4)
     assert ("peer_ce" in terms) == (name == "er-ccldc")
+
+
+def test_the_loss_of_a_student() -> None:
+    learned = learner("er-gwm", float64=True, average_weight=3.0, average_rate=0.2, **PLAIN)
+    learned.peer.network.double()
+    learned.average.network.double()
+    learned.augmentations = [lambda images, _: images / 2, lambda images, _: images.flip(3)]
+    *before, last = batches(3)
+    train = stepper(learned)
+    for batch in before:
+        train.step(batch)
+    networks = [deepcopy(each.network) for each in learned.learners]
+    average = deepcopy(learned.average.network)
+    terms = train.step(last)
+    stored = [*before, last]  # all are replayed
+    images = learned.normalise(torch.cat([batch.images for batch in stored]))
+    y = torch.cat([batch.labels for batch in stored])
+    views = images / 2, images.flip(3)
+    raw = [network.logits(images) for network in networks]
+    logits = [network.logits(view) for network, view in zip(networks, views, strict=True)]
+    for one, prefix in enumerate(("", "peer_")):
+        expected = {
+            "student_ce": cross_entropy(raw[one], y) + cross_entropy(logits[one], y),
+            "student_kl": taught(logits[one], logits[1 - one]),
+            "average_kl": 3 * taught(logits[one], average.logits(views[one])),
+        }
+        for name, value in expected.items():
+            torch.testing.assert_close(terms[prefix + name], value, rtol=1e-9, atol=0)
 
 
 def test_er_ace_shows_new_and_replayed_images_in_two_chains() -> None:
@@ -256,6 +285,28 @@ def test_students_grow_alike() -> None:
         for name in ("classifier.weight", "classifier.bias", "heads.0.weight"):
             assert len(states[0][name]) == classes
             assert all(torch.equal(state[name], states[0][name]) for state in states)
+
+
+def test_outputs_of_independent_peers_start_apart() -> None:
+    learned = learner("er-ccldc", num_classes=None)
+    learned.grow(1)
+    learned.grow(3)
+    weights = [each.network.classifier.weight[1:] for each in learned.learners]
+    assert (weights[0] != weights[1]).any(dim=1).all()
+
+
+def test_both_learners_handle_a_batch_on_the_host() -> None:
+    learned = learner("er-ccldc", **QUICK)
+    handled = noted(learned.peer, "after_step")
+    for batch in batches(2):
+        stepper(learned).step(batch)
+    assert len(handled) == 2
+
+
+def test_a_task_ends_for_both_learners() -> None:
+    learned, _ = trained("er-kd-ccldc")
+    stepper(learned).finish_task()
+    assert all(each.teacher.in_use for each in learned.learners)
 
 
 def test_students_that_have_averages_start_with_the_same() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from onpro.augment import rotations
+from onpro.augment import Normalise, rotations
 from onpro.errors import UserError
-from onpro.methods import method, settings_for, wrappers
+from onpro.methods import Context, method, settings_for, wrappers
 from onpro.training.check import (
     Property,
     a_class_can_be_dropped,
@@ -216,14 +216,16 @@ def test_a_class_is_given_up_in_all_its_rotations() -> None:
 
 
 @pytest.mark.parametrize("name", ["er-kd", "icarl", "ocm", "pass"])
-def test_a_later_teacher_does_not_know_a_forgotten_class(name: str) -> None:
+def test_neither_teacher_nor_later_ones_know_a_forgotten_class(name: str) -> None:
     changes: dict[str, Any] = {"projection": 16, "rotations": 1} if name == "ocm" else {}
     learned = learner(name, **changes)
     for batch in (*batches(2), *batches(2, start=10)):
         stepper(learned).step(batch)
-    stepper(learned).forget(0)
-    stepper(learned).finish_task()
     teacher = learned.previous if hasattr(learned, "previous") else learned.teacher
+    assert teacher.known.tolist()[:2] == [True, True]
+    stepper(learned).forget(0)
+    assert teacher.known.tolist()[:2] == [False, True]
+    stepper(learned).finish_task()
     assert teacher.known.tolist() == [False, True, True, True]
 
 
@@ -267,6 +269,16 @@ def test_a_bad_value_is_refused(name: str, changes: dict[str, Any]) -> None:
     refused(name, *changes, **changes)
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"), [("er-rot", {}), ("er-mkd", {"taught_rotations": 4}), ("relay", {})]
+)
+def test_images_that_cannot_be_rotated_are_refused(name: str, changes: dict[str, Any]) -> None:
+    context = Context((3, 8, 10), Normalise(DATA.mean, DATA.std), num_classes=2)
+    settings = method(name).settings_type(**{"encoder": "slim"} | changes)
+    with pytest.raises(UserError, match="square"):
+        method(name)(settings, context)
+
+
 @pytest.mark.parametrize("wrapper", ["ccldc", "gwm", "mkd"])
 @pytest.mark.parametrize("base", ["derpp", "er", "gsa", "hpcr", "mose"])
 def test_no_term_replaces_another(base: str, wrapper: str) -> None:
@@ -306,3 +318,15 @@ def test_a_step_makes_no_generator(name: str, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(torch, "Generator", refuse)
     train.step(third)
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "setting"),
+    [("mkd", "taught_rivals"), ("chain", "chain_rivals"), ("gwm", "student_rivals")],
+)
+@pytest.mark.parametrize(("rivals", "only"), [("task", False), ("none", True)])
+def test_labels_of_new_images_reach_the_classifier_unless_left_out(
+    wrapper: str, setting: str, rivals: str, only: bool
+) -> None:
+    changes: dict[str, Any] = {setting: rivals, "projection": 16, "rotations": 4}
+    assert learner(f"onpro-{wrapper}", **changes).learns_new_by_replay_only is only

@@ -127,6 +127,12 @@ def test_the_similarity_is_that_of_the_definition() -> None:
     assert len(set(measured["new"])) > 2, "each step has another replay batch"
 
 
+def test_a_run_is_measured_at_the_steps_asked_for(tmp_path: Path) -> None:
+    steps = run_in(tmp_path, replace(OBSERVED, probe_every=2)).result["prototypes"]["step"]
+    assert len(steps) > 1
+    assert steps == [2 * count for count in range(1, len(steps) + 1)]
+
+
 def test_methods_with_a_projection_are_measured_by_it(tmp_path: Path) -> None:
     spaces = {
         name: run_in(tmp_path / name, of(name)).result["prototypes"]["space"]

@@ -85,6 +85,12 @@ def batches(*, announced: bool = True) -> list[Batch]:
     return [batch if announced else replace(batch, task=None) for batch in stream]
 
 
+def test_a_step_returns_terms_without_gradient() -> None:
+    terms = build().step(batches()[0])
+    assert terms
+    assert not any(term.requires_grad for term in terms.values())
+
+
 # Boundaries
 
 

@@ -110,10 +110,9 @@ class HPCR(StoresLogits[HPCRSettings]):
             self.minimise(terms)
         else:
             terms = {}
-            with torch.no_grad():
-                features = self.network.features(self.two_views(new.images))
-                logits = self.network.classifier(features)
-                outputs.append(Outputs(logits[: len(batch)], features[: len(batch)]))
+            features = self.network.features(self.two_views(new.images))
+            logits = self.network.classifier(features)
+            outputs.append(Outputs(logits[: len(batch)], features[: len(batch)]))
         self.remember(
             batch,
             logits=torch.stack([each.logits for each in outputs]).mean(dim=0),
