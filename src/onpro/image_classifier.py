@@ -270,7 +270,8 @@ class ImageClassifier:
         try:
             require(type(version) is int and version >= 1, "its version")
             check_file(state)
-            state = upgraded(state)
+            with _as_value_errors():
+                state = upgraded(state)
             params = state["params"] | ({"precision": precision} if precision else {})
             loaded.__setstate__(state | {"params": params | {"device": device}})
             plain = loaded._params(None)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from onpro.errors import UserError
 from onpro.inputs import MAX_PIXELS, can_be_saved
 from onpro.memory import Memory
 from onpro.memory.per_class import PerClassMemory
 from onpro.memory.task_images import TaskImages
 from onpro.methods.former import settings_of_today
-from onpro.methods.registry import AnyMethod
+from onpro.methods.registry import AnyMethod, method
 from onpro.nn import Encoder
 from onpro.nn.pretrained import own_rate
 from onpro.streams import Progress
@@ -49,10 +50,16 @@ def upgraded(state: Mapping[str, Any]) -> dict[str, Any]:
     """Convert the content of a file of any version to that of the newest.
 
     Raises:
+        UserError: if its method is not known.
         ValueError: if a setting it was trained with no longer exists.
     """
     state = dict(state) if state["version"] > 1 else _from_version_1(state)
     params = state["params"]
+    try:
+        method(params["method"])
+    except UserError as error:
+        hint = "Import a file of yours that has it first: onpro.methods.load_file(PATH)."
+        raise UserError(f"{error} {hint}") from None
     return state | {"params": settings_of_today(params["method"], params)}
 
 

@@ -15,7 +15,7 @@ import pytest
 from torch import Tensor, nn
 
 from onpro import OnlineClassifier
-from onpro.methods import methods
+from onpro.methods import methods, registry
 from onpro.nn import ENCODERS, EncoderKind, build_encoder, network
 from onpro.nn.slim import Slim
 from onpro.training.statefile import freeze, load_state, save_state
@@ -315,6 +315,16 @@ def test_version_1_goes_on_exactly(
         each.partial_fit(images, labels)
     now, expected = loaded.__getstate__()["learner"], original.__getstate__()["learner"]
     assert equal(now, expected)
+
+
+def test_a_method_that_is_not_known_here_is_a_value_error(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make("er").save(tmp_path / "mine.onpro")
+    others = {name: entry for name, entry in registry._METHODS.items() if name != "er"}
+    monkeypatch.setattr(registry, "_METHODS", others)
+    with pytest.raises(ValueError, match=r"no method 'er'.* onpro\.methods\.load_file\(PATH\)"):
+        OnlineClassifier.load(tmp_path / "mine.onpro")
 
 
 @pytest.mark.parametrize(

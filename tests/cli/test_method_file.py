@@ -76,12 +76,32 @@ class {cls}(Method[{cls}Settings]):
         return {{"ce": cross_entropy(logits, samples.labels, label_smoothing=smoothing)}}
 '''
 
+WRAPPER = """
+from dataclasses import dataclass
+
+from onpro.methods import Labelled, Settings, Terms, Wrapper, register_wrapper
+
+
+@dataclass(frozen=True)
+class HalfSettings(Settings):
+    part: float = 0.5
+
+
+@register_wrapper(
+    "half", HalfSettings, title="Half", paper="an example", year=2026, images_per_step="as many"
+)
+class Half(Wrapper[HalfSettings]):
+    def terms(self, *samples: Labelled) -> Terms:
+        return {name: self.settings.part * term for name, term in super().terms(*samples).items()}
+"""
+
 ONE = HEAD + METHOD.format(cls="OnlyReplay", name="only-replay")
 TWO = ONE + METHOD.format(cls="Another", name="another")
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "_WRAPPERS", dict(registry._WRAPPERS))
     with nothing_imported(monkeypatch, registry, "_METHODS"):
         yield
     registry._wrapped.cache_clear()
@@ -113,6 +133,26 @@ def test_one_of_several_is_chosen_by_its_name_or_class(
     file.write_text(TWO)
     said = result(onpro("run", f"./my_method.py:{chosen}", *TINY, "--json"))
     assert said["method"] == chosen.lower()
+
+
+@pytest.mark.parametrize("also", ["", ONE], ids=["alone", "beside a method"])
+def test_a_file_may_have_a_wrapper_of_any_method(
+    onpro: Command, file: Path, tmp_path: Path, also: str
+) -> None:
+    file.write_text(also + WRAPPER)
+    said = result(onpro("run", "./my_method.py:er-half", *TINY, "--part", "0.1", "--json"))
+    assert said["method"] == "er-half"
+    config = json.loads((tmp_path / said["run"] / "config.json").read_text())
+    assert config["settings"]["part"] == 0.1
+    assert config["method_file"] == str(file)
+
+
+@pytest.mark.parametrize("name", ["", ":half", ":er-kd"])
+def test_a_file_with_a_wrapper_alone_needs_a_method(onpro: Command, file: Path, name: str) -> None:
+    file.write_text(WRAPPER)
+    answer = onpro("run", f"./my_method.py{name}", *TINY)
+    assert answer.status == 2
+    assert "name a method that it wraps, as in my_method.py:er-half." in answer.err
 
 
 def test_a_changed_file_is_another_run(onpro: Command, file: Path, tmp_path: Path) -> None:

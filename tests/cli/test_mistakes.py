@@ -104,6 +104,14 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["report", "empty", "--coverage", "--leaderboard"],
         "--leaderboard and --coverage are different reports: choose one.",
     ),
+    "values after tasks for programs": (
+        ["report", "empty", "--by-task", "--out", "tasks.csv"],
+        "--by-task is for tables as text or Markdown, not for csv: leave it out.",
+    ),
+    "values after tasks of a comparison": (
+        ["report", "empty", "--by-task", "--compare"],
+        "--by-task is for tables as text or Markdown, not for --compare: leave it out.",
+    ),
     "page of a leaderboard": (
         ["report", "empty", "--leaderboard", "--format", "html"],
         "a page has no --leaderboard",

@@ -5,6 +5,8 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -418,6 +420,31 @@ def test_a_fork_server_killed_while_a_worker_starts_is_replaced(
     events = [event for event in execute(requests([CONFIG], tmp_path), Local(1)) if event.request]
     assert [event.kind for event in events] == ["started", "again", "started", "finished"]
     assert events[1].reason == "its process could not be started (unexpected EOF)."
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_process_that_still_imports_does_not_see_ctrl_c(gpu: bool) -> None:
+    script = (
+        "import multiprocessing, os, signal\n"
+        "from multiprocessing import forkserver\n"
+        "from onpro.experiments.executors import local\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background\n"
+        "local._serve = print\n"
+        f"if {gpu}:\n"
+        "    worker = local.WorkerProcess('', False, threads=1)\n"
+        "    os.kill(worker._process.pid, signal.SIGINT)\n"
+        "else:\n"
+        "    local.fork_server()\n"
+        "    forkserver.ensure_running()\n"
+        "    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)\n"
+        "    worker = local.WorkerProcess(None, False, threads=1)\n"
+        "worker.close()\n"
+        "worker.join()\n"
+        "print(worker.ending())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert not done.stderr
+    assert done.stdout.splitlines()[-1] == "its process ended with status 0."
 
 
 def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:

@@ -299,6 +299,11 @@ def test_a_file_without_runs_is_a_mistake(tmp_path: Path, text: str) -> None:
         sweep(tmp_path, text)
 
 
+def test_a_file_may_begin_with_the_mark_of_windows(tmp_path: Path) -> None:
+    (one,) = sweep(tmp_path, '\ufeff[[runs]]\nmethod = "er"\n')
+    assert one.method == "er"
+
+
 def test_a_missing_or_unreadable_file_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
         read_sweep(tmp_path / "nothing.toml")

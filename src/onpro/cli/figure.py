@@ -1,7 +1,7 @@
 """`onpro figure NAME RUN…`: draw a figure from finished runs, or of a stream."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,6 +38,16 @@ FIGURES = {
 }
 """Figures and the first lines of their docstrings: importing them takes seconds."""
 
+USED_BY = {
+    "x": ("attention", "compute", "features", "sweep"),
+    "measure": ("paper", "sweep"),
+    "after": ("features",),
+}
+"""Figures that an option is for, of those that not all figures have."""
+
+WITHOUT_RUNS = ("stream", "data", "tasks", "class_order", "seed", "evaluations")
+"""Options of a stream that is drawn without runs."""
+
 MOST_STREAMS = 8
 """Streams in one figure."""
 
@@ -73,7 +83,7 @@ class FigureOptions:
 
     measure: str = "accuracy"
     """Vertical axis of sweep: accuracy, forgetting, incremental, anytime, last, seconds, or one of
-    a shortcut, such as reliance."""
+    a shortcut, such as reliance. For paper: accuracy or forgetting."""
 
     after: str = ""
     """For features: comma-separated tasks after which to show them, of runs with --keep-model
@@ -101,6 +111,22 @@ class FigureOptions:
     evaluations: int = 0
     """For stream without runs: the number of evaluations at equal distances."""
 
+    def check(self) -> None:
+        """Raise UserError for a figure that does not exist and options that it does not use."""
+        if self.name and self.name not in FIGURES:
+            raise unknown("figure", self.name, FIGURES)
+        if not self.name or (self.name != "stream" and not self.runs):
+            raise UserError(
+                "name a figure and run folders: onpro figure accuracy runs; see --list."
+            )
+        for one in fields(self):
+            users = USED_BY.get(one.name, (self.name,))
+            if one.name in WITHOUT_RUNS and self.runs:
+                users = ("stream without runs",)
+            if self.name not in users and getattr(self, one.name) != one.default:
+                option = f"--{one.name.replace('_', '-')}"
+                raise UserError(f"{option} is for the figure {' and '.join(users)}: leave it out.")
+
 
 Command = command_with(Disjoint, options=FigureOptions)
 
@@ -116,10 +142,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print_table(["name", "what"], [[name, what] for name, what in FIGURES.items()])
         return 0
-    if options.name and options.name not in FIGURES:
-        raise unknown("figure", options.name, FIGURES)
-    if not options.name or (options.name != "stream" and not options.runs):
-        raise UserError("name a figure and run folders: onpro figure accuracy runs; see --list.")
+    options.check()
     with importing():
         from onpro.experiments.grouping import found
         from onpro.figures import draw, draw_streams, require_savable

@@ -200,6 +200,11 @@ def _require_one_content(options: Command, kind: str) -> None:
         raise UserError(f"--{asked[0]} and --{asked[1]} are different reports: choose one.")
     if asked and kind == "html":
         raise UserError(f"a page has no --{asked[0]}: leave it out, or choose another format.")
+    if options.by_task and (asked or kind not in ("text", "markdown")):
+        what = f"--{asked[0]}" if asked else kind
+        raise UserError(
+            f"--by-task is for tables as text or Markdown, not for {what}: leave it out."
+        )
     if options.streams and kind not in ("text", "markdown"):
         raise UserError(f"--streams prints Markdown, not {kind}: leave out --format and --out.")
 

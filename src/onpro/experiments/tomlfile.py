@@ -28,7 +28,7 @@ class TomlFile:
     def read(cls, path: Path) -> "TomlFile":
         """Read a file; raise UserError with the line if it is not TOML."""
         try:
-            text = read_plain(path).decode()
+            text = read_plain(path).decode("utf-8-sig")  # editors on Windows begin with a mark
         except FileNotFoundError:
             raise UserError(f"there is no file {path}.") from None
         except UnicodeDecodeError:

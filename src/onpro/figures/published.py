@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onpro.errors import UserError
-from onpro.experiments.experiment import Experiment
+from onpro.errors import UserError, unknown
+from onpro.experiments.experiment import MEASURES, Experiment
 from onpro.experiments.tables import paper_name
 from onpro.figures.style import (
     COLORS,
@@ -32,6 +32,8 @@ def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
     means. Each data set and memory has a panel.
     """
     measure = options.measure
+    if measure not in MEASURES:
+        raise unknown("measure", measure, MEASURES)
     known = [one for one in experiments if measure in one.paper and one.values(measure)]
     if not known:
         raise UserError(f"the paper has no {measure} of any of these runs.")

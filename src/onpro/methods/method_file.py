@@ -1,9 +1,13 @@
-"""Methods in files of the user's own: `./my_method.py`, or `./my_method.py:NAME` of several."""
+"""Methods and wrappers in files of the user's own.
+
+`./my_method.py` is the only method of a file, `./my_method.py:NAME` one of several,
+`./my_wrapper.py:er-NAME` the method er with a wrapper of the file.
+"""
 
 from pathlib import Path
 
 from onpro.errors import UserError, unknown
-from onpro.methods.registry import AnyMethod, method, methods
+from onpro.methods.registry import AnyMethod, method, methods, wrappers
 from onpro.user_file import UserFile, choose, file_of, load, split_file
 
 
@@ -13,18 +17,29 @@ def load_file(path: str | Path) -> dict[str, type[AnyMethod]]:
 
 
 def resolve(name: str) -> str:
-    """Return the name of a method; if it is given by its file, import that first."""
+    """Return the name of a method; if it is given by its file, import that first.
+
+    Of a file with a wrapper, the name is that of a method with this wrapper.
+    """
     parts = split_file(name)
     if parts is None:
         return name
     path, chosen = parts
-    found = load_file(path)
-    known = choose(path, chosen, "method", found)
+    found = load(path, "method", lambda: methods() | wrappers())
+    own = {name: cls for name, cls in found.items() if name in methods()}
+    around = [name for name in found if name not in own]
+    known = choose(path, chosen, "method", own) if own else None
     if known is not None:
         return known
-    if not any(chosen.startswith(f"{name}-") for name in found):
-        raise unknown(f"method in {path}", chosen, found)
-    return method(chosen).about.name  # a wrapped one, unless that is refused
+    if any(chosen.startswith(f"{name}-") for name in own) or any(
+        f"-{name}-" in f"{chosen}-" for name in around
+    ):
+        return method(chosen).about.name  # a wrapped one, unless that is refused
+    if not own:
+        raise UserError(
+            f"{path} has a wrapper: name a method that it wraps, as in {path}:er-{around[0]}."
+        )
+    raise unknown(f"method in {path}", chosen, own)
 
 
 def method_file_of(name: str) -> UserFile | None:

@@ -77,7 +77,7 @@ class Settings:
         for name, usual in PRETRAINED.items():
             require(
                 getattr(self, name) == usual,
-                f"the {_spoken(name)} is for pretrained encoders: set the encoder to timm:NAME.",
+                f"{name} is for pretrained encoders: set the encoder to timm:NAME.",
             )
 
     @property

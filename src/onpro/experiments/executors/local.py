@@ -5,10 +5,11 @@ import os
 import signal
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -107,7 +108,11 @@ class WorkerProcess:
         arguments = gpu, deterministic, threads, theirs
         self._process: BaseProcess = context.Process(target=_serve, args=arguments)
         try:
-            self._process.start()
+            if gpu is None:
+                self._process.start()  # waits for the server, which imports
+            else:
+                with _deaf_to_ctrl_c():
+                    self._process.start()
         except (EOFError, OSError) as error:  # the fork server was killed: the next has a new one
             reason = str(error) or type(error).__name__
             self._failure = f"its process could not be started ({reason})."
@@ -240,7 +245,23 @@ def fork_server() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
+    with _deaf_to_ctrl_c():
+        forkserver.ensure_running()
     return context
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Have processes that are started here never see Ctrl-C, not even while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _leave_signals_to_command() -> None:
