@@ -102,12 +102,13 @@ def in_float64(learner: AnyMethod) -> AnyMethod:
     In float32 a network amplifies rounding, and with it the order in which a processor adds up.
     Augmentations are float32: leave them out.
     """
-    for part in vars(learner).values():
-        module = part.network if isinstance(part, Teacher) else part
-        if isinstance(module, torch.nn.Module):
-            module.double()
     normalise = learner.normalise
-    learner.normalise = lambda images: normalise(images).double()  # type: ignore[method-assign] # of this object alone
+    for each in learner.learners:
+        for part in vars(each).values():
+            module = part.network if isinstance(part, Teacher) else part
+            if isinstance(module, torch.nn.Module):
+                module.double()
+        each.normalise = lambda images: normalise(images).double()  # type: ignore[method-assign] # of this object alone
     return learner
 
 
