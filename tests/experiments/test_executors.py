@@ -447,6 +447,29 @@ def test_a_process_that_still_imports_does_not_see_ctrl_c(gpu: bool) -> None:
     assert done.stdout.splitlines()[-1] == "its process ended with status 0."
 
 
+def test_processes_of_others_hear_ctrl_c() -> None:
+    """A program has one fork server, also for processes that are not ours."""
+    process = (
+        "import signal, sys\n"
+        "hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
+        "sys.exit(f'{hears=} {blocked=}')\n"
+    )
+    script = (
+        "import multiprocessing, os, signal\n"
+        "from multiprocessing import forkserver\n"
+        "from onpro.experiments.executors import local\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background\n"
+        "context = local.fork_server()\n"
+        "os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)\n"
+        f"theirs = context.Process(target=exec, args=({process!r}, {{}}))\n"
+        "theirs.start()\n"
+        "theirs.join()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.splitlines() == ["hears=True blocked=False"]
+
+
 def test_two_commands_can_share_a_folder(tmp_path: Path) -> None:
     commands = [execute(requests(seeds(4), tmp_path), Local(1)) for _ in range(2)]
     events: list[list[RunEvent]] = [[], []]

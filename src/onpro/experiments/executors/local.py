@@ -244,7 +244,7 @@ def fork_server() -> ForkServerContext | SpawnContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["onpro.experiments.executors.preload"])
     with _deaf_to_ctrl_c():
         forkserver.ensure_running()
     return context
@@ -252,7 +252,7 @@ def fork_server() -> ForkServerContext | SpawnContext:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Have processes that are started here never see Ctrl-C, not even while they import."""
+    """Have processes that are started here not see Ctrl-C, not even while they import."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield
         return
