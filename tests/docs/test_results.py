@@ -16,7 +16,7 @@ from onpro.experiments.plan import Place, configurations, plan
 from onpro.experiments.published import published
 from onpro.experiments.statistics import accuracy_curve
 from onpro.experiments.sweep import read_sweep
-from onpro.experiments.tables import paper_tables
+from onpro.experiments.tables import TITLES, paper_tables
 from onpro.methods import method, settings_for
 from onpro.methods.settings import PRETRAINED
 from onpro.reports.formats import with_spread
@@ -197,6 +197,37 @@ def test_precisions_of_onpro_agree() -> None:
     summaries = list(map(accuracy, experiments))
     means = [one.mean for one in summaries]
     assert max(means) - min(means) < max(one.deviation or 0.0 for one in summaries)
+
+
+def test_the_frameworks_defaults_are_compared_with_the_paper() -> None:
+    page = (ROOT / "docs/results.md").read_text()
+    section = page.split("## The baselines with the framework's defaults")[1].split("<!--")[0]
+    rows = re.findall(r"^\| (\w+) \| (\d.*) \|$", section, flags=re.MULTILINE)
+    names = {title: name for name, title in TITLES.items()}
+    files = [ROOT / f"results/cifar10{kind}.jsonl" for kind in ("-original", "")]
+    original, described = (
+        {one.method: one for one in found(read_runs([file])) if one.memory == 200} for file in files
+    )
+    for title, cells in rows:
+        name = names[title]
+        of_paper = described[name].paper
+        expected: list[str] = []
+        for measure in ("accuracy", "forgetting"):
+            expected.append(written(of_paper[measure][0], ".1f"))
+            for one in (original[name], described[name]):
+                summary = one.summary(measure)
+                assert summary
+                expected.append(with_spread(summary.mean, summary.deviation))
+        assert cells.split(" | ") == expected, title
+    assert {names[title] for title, _ in rows} == original.keys()
+
+
+def test_the_runs_with_the_frameworks_defaults_are_those_of_their_sweep() -> None:
+    setups, place = read_sweep(ROOT / "results/original.toml"), Place()
+    assert not plan(setups, ROOT / "results", place).problems()
+    stored = read_runs(sorted((ROOT / "results").glob("cifar*-original.jsonl")))
+    wanted = {config.identity for one in setups for config in configurations(one, place)}
+    assert {identity_of(run.config) for run in stored} <= wanted
 
 
 @pytest.mark.parametrize("name", ["er", "gdumb", "gss", "mir"])
