@@ -317,8 +317,9 @@ def test_a_repetition_killed_while_it_took_the_place_takes_it_later(
     assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
 
 
+@pytest.mark.parametrize("fresh", [False, True])
 def test_a_move_that_was_killed_loses_nothing_that_had_moved(
-    tmp_path: Path, undisturbed: Finished
+    tmp_path: Path, undisturbed: Finished, fresh: bool
 ) -> None:
     repetition, place = tmp_path / f"{ER.folder}.new", tmp_path / ER.folder
     shutil.copytree(undisturbed.folder, repetition)
@@ -328,7 +329,7 @@ def test_a_move_that_was_killed_loses_nothing_that_had_moved(
     assert len(names) > 2
     for name in names - {"result.json"}:
         (repetition / name).replace(place / name)
-    run(ER, tmp_path)
+    assert same_run(run(ER, tmp_path, fresh=fresh), undisturbed)
     assert {path.name for path in place.iterdir()} == names
     assert [path.name for path in tmp_path.iterdir()] == [ER.folder]
 

@@ -225,11 +225,12 @@ def running(
     first, repetition = RunFolder(folder), RunFolder(folder.with_name(folder.name + REPETITION))
     with writing_below(folder.parent), locked(folder):
         first.require(config)
+        if not fresh or not repetition.config.exists():
+            _finish_move(repetition, first, config)
         if fresh:
             repetition.require(config)
             repetition.remove(folder=True)
         else:
-            _finish_move(repetition, first, config)
             done = finished_in(folder, config)
             if done and not (repeats and repetition.path.exists()):
                 first.checkpoints.remove()  # left by a run ended by force
