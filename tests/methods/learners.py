@@ -34,6 +34,7 @@ WRAPPED = (
     "er-balanced-mkd",
     "er-mirror",
     "er-calibrated",
+    "er-compressed",
     "derpp-mkd",
     "derpp-ccldc",
     "erace-ccldc",
@@ -45,6 +46,7 @@ WRAPPED = (
     "mose-gwm",
     "onpro-chain-mkd",
     "onpro-mkd-gwm",
+    "relay-compressed-calibrated",
 )
 """Methods in wrappers that train more than one network, or show images more often."""
 

@@ -64,6 +64,7 @@ PEERS = [
     ("er-mkd-repeat", {**QUICK, **TAUGHT, "repeats": 2}),
     ("hpcr-balanced", FASTER),
     ("onpro-chain-mkd", {**SMALL, **ROTATED, **TAUGHT}),
+    ("er-compressed-ccldc", QUICK),
 ]
 COMBINED = [
     *((f"{base}-{name}", {**QUICK, **more}) for base in ("derpp", "erace") for name, more in ADDED),
@@ -87,6 +88,7 @@ COMBINED = [
         ("er-balanced", {}),
         ("er-mirror", {}),
         ("er-calibrated", {}),
+        ("er-compressed", {}),
         *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
         *(pytest.param(*other, marks=pytest.mark.slow) for other in [*OTHERS, *COMBINED]),
     ],

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
+from onpro.memory.codec import Codec
 
 MAX_IMAGES = 2**40
 """Largest capacity; torch cannot represent the number of bytes of many more."""
+
+DECODED_AT_ONCE = 4096
+"""Compressed images that are decoded together: on the way they take many times their bytes."""
 
 FieldSpec = tuple[tuple[int, ...], torch.dtype]
 
@@ -51,6 +55,7 @@ class Memory:
         dtype: Type of the pixels.
         extra: Further fields by name: shape of one item, and type. If one dimension is the number
             of classes, it must be the last, which `grow_field` can widen.
+        codec: How images are stored; None: as they are.
     """
 
     arrived: Tensor
@@ -66,6 +71,7 @@ class Memory:
         device: torch.device | str,
         dtype: torch.dtype = torch.uint8,
         extra: Mapping[str, FieldSpec] | None = None,
+        codec: Codec | None = None,
     ) -> None:
         if capacity < 0:
             raise UserError(f"the memory cannot hold {capacity} images.")
@@ -79,7 +85,9 @@ class Memory:
         self.filled = torch.zeros(1, dtype=torch.int64, device=device)
         self.arrived = torch.zeros(1, dtype=torch.int64, device=device)
         self._arrived = 0  # the same on the host, up to capacity + 1
-        self._images = torch.zeros((rows, *image_shape), dtype=dtype, device=device)
+        self._codec = codec
+        stored_shape = self.image_shape if codec is None else codec.stored_shape
+        self._images = torch.zeros((rows, *stored_shape), dtype=dtype, device=device)
         self._labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self._fields = {
             name: torch.zeros((rows, *shape), dtype=field_dtype, device=device)
@@ -159,8 +167,8 @@ class Memory:
 
     @property
     def images(self) -> Tensor:
-        """The stored images (fill, channels, height, width), a view."""
-        return self._images[: self.fill]
+        """The stored images (fill, channels, height, width), a view unless they are encoded."""
+        return self._decoded(self._images[: self.fill])
 
     @property
     def labels(self) -> Tensor:
@@ -175,10 +183,15 @@ class Memory:
     def take(self, slots: Tensor) -> Replay:
         """Return the items in the given slots (n,), all of them filled."""
         return Replay(
-            images=self._images.index_select(0, slots),
+            images=self._decoded(self._images.index_select(0, slots)),
             labels=self._labels.index_select(0, slots),
             fields={name: stored.index_select(0, slots) for name, stored in self._fields.items()},
         )
+
+    def _decoded(self, stored: Tensor) -> Tensor:
+        if self._codec is None:
+            return stored
+        return torch.cat([self._codec.decode(part) for part in stored.split(DECODED_AT_ONCE)])
 
     def write(self, slots: Tensor, images: Tensor, labels: Tensor, **fields: Tensor) -> None:
         """Write items to slots, without changing the counters.
@@ -195,7 +208,8 @@ class Memory:
             raise ValueError(
                 f"the memory has the fields {sorted(self._fields)}, not {sorted(fields)}"
             )
-        self._images.index_copy_(0, slots, images.detach())
+        encoded = images if self._codec is None else self._codec.encode(images)
+        self._images.index_copy_(0, slots, encoded.detach())
         self._labels.index_copy_(0, slots, labels)
         for name, values in fields.items():
             stored = self._fields[name]
@@ -273,7 +287,7 @@ class Memory:
         return {
             "capacity": self.capacity,
             "seen": self.seen,
-            "images": self.images.clone(),
+            "images": self._images[: self.fill].clone(),
             "labels": self.labels.clone(),
             "fields": {name: stored.clone() for name, stored in self.fields.items()},
         }
@@ -285,10 +299,10 @@ class Memory:
             raise ValueError(
                 f"the state is of a memory of {state['capacity']} images, not of {self.capacity}"
             )
-        if tuple(images.shape[1:]) != self.image_shape or images.dtype != self._images.dtype:
+        if (images.shape[1:], images.dtype) != (self._images.shape[1:], self._images.dtype):
             raise ValueError(
                 f"the state holds {images.dtype} images of shape {tuple(images.shape[1:])}, "
-                f"the memory {self._images.dtype} images of shape {self.image_shape}"
+                f"the memory {self._images.dtype} images of shape {tuple(self._images.shape[1:])}"
             )
         if fields.keys() != self._fields.keys():
             raise ValueError(
@@ -304,7 +318,7 @@ class Memory:
         self.fill = len(labels)
         self.arrived.fill_(state["seen"])
         self._arrived = min(state["seen"], self.capacity + 1)
-        self.images.copy_(images)
+        self._images[: self.fill].copy_(images)
         self.labels.copy_(labels)
         for name, values in fields.items():
             if values.shape[1:] != self._fields[name].shape[1:]:

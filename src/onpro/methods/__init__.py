@@ -7,6 +7,7 @@ from onpro.methods import (  # noqa: F401 # registers them
     calibrated,
     ccldc,
     chain,
+    compressed,
     cope,
     derpp,
     dvc,

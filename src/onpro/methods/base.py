@@ -132,6 +132,10 @@ class Method(ABC, Generic[S]):
     """Whether `learn` minimises `added_terms` too, so that a wrapper can add to its loss."""
     has_plain_loss: ClassVar[bool] = False
     """Whether `terms(new, old)` is nothing but the cross-entropy of each over all classes."""
+    memory_of: Callable[..., Memory] = Memory
+    """Makes the memory of `make_memory`, so that a wrapper can change how images are stored."""
+    has_plain_memory: ClassVar[bool] = True
+    """Whether its memory is that of `make_memory`."""
     memory_policy: Callable[..., Tensor] = staticmethod(reservoir_batch)
     """Decides which images `remember` keeps, see `onpro.memory.reservoir`."""
     remembers: ClassVar[bool] = False
@@ -206,7 +210,7 @@ class Method(ABC, Generic[S]):
         """An empty memory of the size the run allows; `fields` are stored with each image."""
         size, shape, device = self.context.memory, self.context.image_shape, self.context.device
         with room_for(size, device):
-            return Memory(size, shape, device=device, extra=fields)
+            return self.memory_of(size, shape, device=device, extra=fields)
 
     # What a method does
 

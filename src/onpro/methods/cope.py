@@ -84,6 +84,7 @@ class CoPE(Method[CoPESettings]):
 
     network: PrototypeNetwork
     memory: PerClassMemory  # type: ignore[assignment] # another kind of memory
+    has_plain_memory = False
 
     def __init__(self, settings: CoPESettings, context: Context) -> None:
         embedding = settings.embedding or context.num_classes or DEFAULT_EMBEDDING

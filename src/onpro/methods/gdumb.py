@@ -103,6 +103,7 @@ class GDumb(Method[GDumbSettings]):
 
     memory: GreedyBalancedMemory
     predicts_from_memory = True
+    has_plain_memory = False
 
     def __init__(self, settings: GDumbSettings, context: Context) -> None:
         super().__init__(settings, context)

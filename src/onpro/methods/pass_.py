@@ -77,6 +77,7 @@ class PASS(Method[PASSSettings]):
     """
 
     keeps_images = False
+    has_plain_memory = False
 
     def __init__(self, settings: PASSSettings, context: Context) -> None:
         super().__init__(settings, context)

@@ -1,0 +1,175 @@
+"""Compressed images: what is kept of a block, and what a memory does with it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.fft import dctn, idctn
+from torch import Tensor
+
+from onpro.errors import UserError
+from onpro.memory import Memory
+from onpro.memory.codec import BlockCodec
+
+Plane = NDArray[np.float64]
+
+
+def photographs(count: int, height: int, width: int, seed: int = 0) -> Tensor:
+    """Smooth images: bright and dark waves with a tinge of colour."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    direction = (torch.rand((count, 4, 2, 1, 1), generator=generator) - 0.5) / 2
+    phase = 2 * math.pi * torch.rand((count, 4, 1, 1), generator=generator)
+    waves = torch.sin(direction[:, :, 0] * rows + direction[:, :, 1] * columns + phase)
+    return (128 + 80 * waves[:, :1] + 20 * waves[:, 1:]).round().to(torch.uint8)
+
+
+def slowly(image: Tensor, frequencies: int) -> Tensor:
+    """What is left of an image whose sides are multiples of 16, block by block."""
+    red, green, blue = image.double().numpy()
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
+    blueness, redness = (blue - luma) / 1.772, (red - luma) / 1.402
+    luma = kept(luma - 128, frequencies, 64) + 128
+    blueness, redness = (
+        enlarged(kept(halved(plane), math.ceil(frequencies / 2), 32))
+        for plane in (blueness, redness)
+    )
+    red, blue = luma + 1.402 * redness, luma + 1.772 * blueness
+    green = (luma - 0.299 * red - 0.114 * blue) / 0.587
+    return torch.from_numpy(np.stack([red, green, blue]).round().clip(0, 255))
+
+
+def kept(plane: Plane, frequencies: int, step: float) -> Plane:
+    """The low frequencies of blocks, rounded."""
+    result = np.zeros_like(plane)
+    for top in range(0, plane.shape[0], 8):
+        for left in range(0, plane.shape[1], 8):
+            block = np.s_[top : top + 8, left : left + 8]
+            waves = dctn(plane[block], norm="ortho")
+            for row in range(8):
+                for column in range(8):
+                    diagonal = row + column
+                    unit = step / diagonal if diagonal else 8.0
+                    most = 7 if diagonal else 127
+                    multiple = np.clip(np.round(waves[row, column] / unit), -most, most)
+                    waves[row, column] = unit * multiple if diagonal < frequencies else 0
+            result[block] = idctn(waves, norm="ortho")
+    return result
+
+
+def halved(plane: Plane) -> Plane:
+    pairs: Plane = plane.reshape(plane.shape[0] // 2, 2, -1, 2)
+    return np.asarray(pairs.mean(axis=(1, 3)))
+
+
+def enlarged(plane: Plane) -> Plane:
+    """Twice as large, with values between those of the four nearest pixels."""
+    for axis in (0, 1):
+        plane = np.moveaxis(plane, axis, 0)
+        before = np.concatenate([plane[:1], plane[:-1]])
+        after = np.concatenate([plane[1:], plane[-1:]])
+        both = np.stack([0.75 * plane + 0.25 * before, 0.75 * plane + 0.25 * after], axis=1)
+        plane = np.moveaxis(both.reshape(-1, plane.shape[1]), 0, axis)
+    return plane
+
+
+def restored(codec: BlockCodec, images: Tensor) -> Tensor:
+    return codec.decode(codec.encode(images))
+
+
+@pytest.mark.parametrize("frequencies", [1, 2, 8, 15])
+def test_what_is_kept_is_that_of_a_slow_reference(frequencies: int) -> None:
+    images = photographs(4, 32, 48)
+    codec = BlockCodec((3, 32, 48), frequencies, "cpu")
+    fast = restored(codec, images).double()
+    slow = torch.stack([slowly(image, frequencies) for image in images])
+    differ = (fast - slow).abs()
+    # A float32 may fall to the other side of .5, of a pixel or, rarely, of a wave of a block.
+    assert (differ > 1).double().mean() < 0.02
+    assert (differ > 0).double().mean() < 0.04
+
+
+@pytest.mark.parametrize(("frequencies", "size"), [(1, 24), (6, 204), (8, 340), (15, 668)])
+def test_images_of_32_by_32_pixels_take_few_bytes(frequencies: int, size: int) -> None:
+    codec = BlockCodec((3, 32, 32), frequencies, "cpu")
+    stored = codec.encode(photographs(2, 32, 32))
+    assert stored.dtype == torch.uint8
+    assert stored.shape == (2, size)
+    assert codec.stored_shape == (size,)
+
+
+def test_more_frequencies_show_more() -> None:
+    images = photographs(20, 32, 32)
+    errors = [
+        (restored(BlockCodec((3, 32, 32), count, "cpu"), images).double() - images).square().mean()
+        for count in (1, 3, 6, 9, 12)
+    ]
+    assert errors == sorted(errors, reverse=True)
+    assert 10 * math.log10(255**2 / errors[2]) > 30, "decibels"
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (1, 1), (5, 7), (16, 17), (84, 84)])
+def test_images_may_have_any_size(shape: tuple[int, int]) -> None:
+    codec = BlockCodec((3, *shape), 15, "cpu")
+    images = torch.full((3, 3, *shape), 200, dtype=torch.uint8)
+    images[:, 0] = 40
+    again = restored(codec, images)
+    assert again.shape == images.shape
+    assert again.dtype == torch.uint8
+    assert (again.int() - images.int()).abs().max() <= 2, "one colour stays as it is"
+    assert restored(codec, images[:0]).shape == (0, 3, *shape)
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_black_and_white_stay_black_and_white(value: int) -> None:
+    images = torch.full((1, 3, 16, 16), value, dtype=torch.uint8)
+    again = restored(BlockCodec((3, 16, 16), 4, "cpu"), images)
+    assert (again.int() - value).abs().max() <= 1
+
+
+def test_an_image_does_not_depend_on_the_others_of_its_batch() -> None:
+    codec, images = BlockCodec((3, 16, 16), 8, "cpu"), photographs(5, 16, 16)
+    apart = torch.cat([restored(codec, image[None]) for image in images])
+    differ = (restored(codec, images).int() - apart.int()).abs()
+    assert (differ > 0).double().mean() < 0.02, "but for rounding"
+
+
+def test_other_images_than_coloured_ones_are_refused() -> None:
+    with pytest.raises(UserError, match="3 channels can be compressed, not with 1"):
+        BlockCodec((1, 8, 8), 8, "cpu")
+
+
+def compressing(capacity: int, **changes: Any) -> Memory:
+    codec = BlockCodec((3, 16, 16), 8, "cpu")
+    return Memory(capacity, (3, 16, 16), device="cpu", codec=codec, **changes)
+
+
+def test_a_memory_returns_what_it_has_compressed() -> None:
+    memory, images = compressing(6), photographs(4, 16, 16)
+    memory.write(torch.arange(4), images, torch.arange(4))
+    memory.advance(4)
+    expected = restored(BlockCodec((3, 16, 16), 8, "cpu"), images)
+    assert memory.images.equal(expected)
+    assert memory.take(torch.tensor([2, 0])).images.equal(expected[[2, 0]])
+
+
+def test_a_compressed_memory_is_saved_as_it_is_stored() -> None:
+    memory = compressing(6)
+    memory.write(torch.arange(4), photographs(4, 16, 16), torch.arange(4))
+    memory.advance(4)
+    memory.remove(1)
+    state = memory.state_dict()
+    assert state["images"].shape == (3, 85)
+    other = compressing(6)
+    other.load_state_dict(state)
+    assert other.images.equal(memory.images)
+    assert other.labels.tolist() == memory.labels.tolist()
+
+
+def test_images_of_another_codec_are_refused() -> None:
+    memory = compressing(6)
+    with pytest.raises(ValueError, match=r"images of shape \(3, 16, 16\), .* of shape \(85,\)"):
+        memory.load_state_dict(Memory(6, (3, 16, 16), device="cpu").state_dict())
