@@ -26,7 +26,7 @@ from onpro.methods.wrapper import Wrapper
 class CompressedSettings(Settings):
     """Settings of the compression."""
 
-    frequencies: int = 8
+    frequencies: int = 12
     """Diagonals of frequencies kept of each block of 8×8 pixels, 1 to 15: the fewer, the more
     images are stored and the less is seen on them (default ours)."""
 
