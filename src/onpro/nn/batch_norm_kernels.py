@@ -1,7 +1,8 @@
 """Triton kernels of `fused_batch_norm`.
 
 Maps are matrices with one row per pixel and one column per channel. Program (i, j) computes part i
-of the rows and tile j of the columns.
+of the rows and tile j of the columns. The second kernel of a pass reads the tiles of a part in
+reverse order, since those that the first read last are still in the cache.
 """
 
 import triton
@@ -133,8 +134,9 @@ def normalise(
     )
     factor = tl.rsqrt(variance + eps) * tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
-    for tile in tl.range(tl.load(entry + TILES), num_stages=STAGES):
-        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+    tiles = tl.load(entry + TILES)
+    for done in tl.range(tiles, num_stages=STAGES):
+        r = first + (tiles - 1 - done) * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         centred = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - centre[None, :]
@@ -249,8 +251,9 @@ def input_gradient(
     factor = tl.load(scale + group * channels + c, mask=inside, other=0.0)
     w = tl.load(weight + c, mask=inside, other=0.0)
     b = tl.load(bias + c, mask=inside, other=0.0)
-    for tile in tl.range(tl.load(entry + TILES), num_stages=STAGES):
-        r = first + tile * HEIGHT + tl.arange(0, HEIGHT)
+    tiles = tl.load(entry + TILES)
+    for done in tl.range(tiles, num_stages=STAGES):
+        r = first + (tiles - 1 - done) * HEIGHT + tl.arange(0, HEIGHT)
         mask = (r < end)[:, None] & inside[None, :]
         at = r.to(tl.int64)[:, None] * channels + c[None, :]
         centred = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) - centre[None, :]
