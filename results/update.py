@@ -33,7 +33,7 @@ def updated(page: str) -> str:
 if __name__ == "__main__":
     os.chdir(ROOT)
     printed("report results --coverage --out results/index.csv")
-    for path in (*Path("docs").rglob("*.md"), *Path("results").rglob("*.md")):
+    for path in (Path("README.md"), *Path("docs").rglob("*.md"), *Path("results").rglob("*.md")):
         page = path.read_text()
         path.write_text(updated(page))
         for command in PICTURE.findall(page):
