@@ -16,7 +16,7 @@ from onpro.errors import UserError
 from onpro.experiments.experiment import CUE_MEASURES
 from onpro.experiments.grouping import found
 from onpro.figures import FIGURES, draw
-from onpro.figures.style import Options, Width
+from onpro.figures.style import Options, Width, wrapped
 from onpro.methods import settings_for
 from onpro.runs import Finished
 from tests.reports.made_up import result
@@ -424,3 +424,16 @@ def test_measured_values_stand_beside_those_of_the_paper(width: Width) -> None:
 def test_runs_that_the_paper_does_not_have_stand_beside_nothing() -> None:
     with pytest.raises(UserError, match="the paper has no accuracy of any of these runs"):
         drawn("paper", [finished("er", 0)])
+
+
+@pytest.mark.parametrize(
+    ("title", "lines"),
+    [
+        ("relay-compressed-calibrated", ["relay-compressed-", "calibrated"]),
+        ("memory 200 relay-calibrated", ["memory 200", "relay-calibrated"]),
+    ],
+)
+def test_names_break_at_hyphens_only_if_they_are_longer_than_a_line(
+    title: str, lines: list[str]
+) -> None:
+    assert wrapped(title, 20).splitlines() == lines

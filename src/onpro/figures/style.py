@@ -205,10 +205,14 @@ def letters(inches: float, size: float) -> int:
 
 
 def wrapped(title: str, width: int) -> str:
-    """Wrap a title to lines of at most so many letters, without breaking `M = 200` or `2 runs`."""
+    """Wrap a title to lines of at most so many letters, without breaking `M = 200` or `2 runs`.
+
+    Names are broken at hyphens only if one of them is longer than a line.
+    """
     whole = re.sub(r" ([=±]) ", "\u00a0\\1\u00a0", visible(title))
     whole = re.sub(r"(\d) (runs?)\b", "\\1\u00a0\\2", whole)
-    return textwrap.fill(whole, width, break_on_hyphens=False)
+    too_long = any(len(word) > width for word in whole.split(" "))
+    return textwrap.fill(whole, width, break_on_hyphens=too_long)
 
 
 def short(name: str, longest: int = 14) -> str:
