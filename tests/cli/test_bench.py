@@ -79,6 +79,8 @@ def test_waiting_for_images_is_measured(
     longer = onpro("bench", "er", *small, *few, "--steps", "400")
     assert longer.status == 2
     assert "give fewer --steps" in longer.err
+    compressed = onpro("bench", "er-compressed", *small, *few, "--steps", "400")
+    assert "26 to fill the memory" in compressed.err, "of 11 images"
 
 
 def test_help_fits_80_columns(onpro: Command) -> None:

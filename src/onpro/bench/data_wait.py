@@ -35,7 +35,7 @@ def waiting(config: RunConfig, data: ImageSet, steps: int) -> dict[str, Any]:
         are fetched, so that fetching need not mean waiting.
     """
     trainer = prepare(config, data)
-    warm_up = -(-config.memory // config.batch_size) + WARM_UP
+    warm_up = -(-trainer.method.memory.capacity // config.batch_size) + WARM_UP
     if len(trainer.stream) < warm_up + steps:
         raise UserError(
             f"the stream of {config.data} has {len(trainer.stream)} steps, but {warm_up} to fill "
