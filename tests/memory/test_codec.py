@@ -156,6 +156,32 @@ def test_a_memory_returns_what_it_has_compressed() -> None:
     assert memory.take(torch.tensor([2, 0])).images.equal(expected[[2, 0]])
 
 
+@pytest.mark.parametrize(
+    ("side", "parts"), [(32, [3]), (1024, [3]), (1448, [2, 1]), (2049, [1, 1, 1])]
+)
+def test_large_images_are_decoded_one_after_the_other(side: int, parts: list[int]) -> None:
+    memory = Memory(3, (3, side, side), device="cpu", codec=(codec := Counting(side)))
+    assert memory.take(torch.zeros(3, dtype=torch.int64)).images.shape == (3, 3, side, side)
+    assert codec.decoded == parts
+    assert memory.images.shape == (0, 3, side, side)
+
+
+class Counting:
+    """Stores a byte of each image, and notes how many are decoded together."""
+
+    stored_shape = (1,)
+
+    def __init__(self, side: int) -> None:
+        self.side, self.decoded = side, list[int]()
+
+    def encode(self, images: Tensor) -> Tensor:
+        return images[:, 0, 0, :1]
+
+    def decode(self, stored: Tensor) -> Tensor:
+        self.decoded.append(len(stored))
+        return stored[:, :, None, None].expand(-1, 3, self.side, self.side)
+
+
 def test_a_compressed_memory_is_saved_as_it_is_stored() -> None:
     memory = compressing(6)
     memory.write(torch.arange(4), photographs(4, 16, 16), torch.arange(4))

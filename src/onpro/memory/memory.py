@@ -1,5 +1,6 @@
 """Storage of past images on the device."""
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from onpro.memory.codec import Codec
 MAX_IMAGES = 2**40
 """Largest capacity; torch cannot represent the number of bytes of many more."""
 
-DECODED_AT_ONCE = 4096
-"""Compressed images that are decoded together: on the way they take many times their bytes."""
+DECODED_AT_ONCE = 2**22
+"""Pixels of compressed images that are decoded together: on the way each takes up to 100 bytes."""
 
 FieldSpec = tuple[tuple[int, ...], torch.dtype]
 
@@ -191,7 +192,8 @@ class Memory:
     def _decoded(self, stored: Tensor) -> Tensor:
         if self._codec is None:
             return stored
-        return torch.cat([self._codec.decode(part) for part in stored.split(DECODED_AT_ONCE)])
+        at_once = max(1, DECODED_AT_ONCE // math.prod(self.image_shape[1:]))
+        return torch.cat([self._codec.decode(part) for part in stored.split(at_once)])
 
     def write(self, slots: Tensor, images: Tensor, labels: Tensor, **fields: Tensor) -> None:
         """Write items to slots, without changing the counters.
