@@ -13,6 +13,7 @@ from torch import Tensor
 from onpro.errors import UserError
 from onpro.memory import Memory
 from onpro.memory.codec import BlockCodec
+from onpro.training.stepper import equal
 
 Plane = NDArray[np.float64]
 
@@ -199,3 +200,24 @@ def test_images_of_another_codec_are_refused() -> None:
     memory = compressing(6)
     with pytest.raises(ValueError, match=r"images of shape \(3, 16, 16\), .* of shape \(85,\)"):
         memory.load_state_dict(Memory(6, (3, 16, 16), device="cpu").state_dict())
+
+
+def test_a_memory_shrinks_to_fewer_free_slots() -> None:
+    memory, state = filled(6), filled(3).state_dict()
+    for capacity in (6, 7, -1):
+        memory.shrink(capacity)
+        assert (memory.capacity, memory.fill) == (6, 6)
+    memory.shrink(3)
+    assert memory.replayable_fills == range(4)
+    assert (memory.capacity, memory.fill, memory.seen, memory.overflowed) == (3, 0, 0, False)
+    memory.load_state_dict(state)
+    assert equal(memory.state_dict(), state)
+
+
+def filled(capacity: int) -> Memory:
+    """A memory whose slots all hold an image and a score."""
+    memory = compressing(capacity, extra={"score": ((), torch.float32)})
+    slots = torch.arange(capacity)
+    memory.write(slots, photographs(capacity, 16, 16), slots, score=torch.ones(capacity))
+    memory.advance(capacity)
+    return memory

@@ -230,6 +230,18 @@ def test_a_full_disk_is_a_sentence_and_the_run_can_go_on(
     assert (folder / "model.onpro").exists()
 
 
+def test_a_compressed_memory_with_outputs_is_kept(tmp_path: Path) -> None:
+    """It holds fewer images in a run than in a classifier, which knows no number of outputs."""
+    name = "derpp-compressed"
+    config = replace(ER, method=name, settings=settings_for(name, "tiny"), model="memory")
+    done = run_in(tmp_path / "run", config)
+    classifier = OnlineClassifier.from_run(done.folder)
+    kept = classifier.memory_.images
+    assert len(kept) == sum(done.result["memory_content"][-1])
+    classifier.save(tmp_path / "a.onpro")
+    assert np.array_equal(OnlineClassifier.load(tmp_path / "a.onpro").memory_.images, kept)
+
+
 def test_a_model_that_no_classifier_takes_over_ends_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

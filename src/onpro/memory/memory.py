@@ -268,6 +268,21 @@ class Memory:
             stored[: self.fill] = stored[kept]
             stored[self.fill :] = 0  # the bin too, which holds a rejected item
 
+    def shrink(self, capacity: int) -> None:
+        """Become an empty memory of fewer slots; one that has no more is left as it is."""
+        if not 0 <= capacity < self.capacity:
+            return
+        self.capacity = capacity
+        rows = capacity + 1
+        self._images = torch.zeros_like(self._images[:rows])
+        self._labels = torch.zeros_like(self._labels[:rows])
+        self._fields = {
+            name: torch.zeros_like(stored[:rows]) for name, stored in self._fields.items()
+        }
+        self.fill = self._arrived = 0
+        self.arrived.zero_()
+        self.watch()
+
     def grow_field(self, name: str, width: int) -> None:
         """Widen the last dimension of a field with zeros, for new classes.
 

@@ -88,6 +88,15 @@ class Compressed(Wrapper[CompressedSettings]):
         fitting = images * (raw + beside) // (stored + beside)
         return Memory(fitting, image_shape, device=device, extra=extra, codec=self.codec)
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state.
+
+        Its memory is smaller than this one if outputs are stored, and their number was announced
+        where it was saved but is not here, as in a classifier made of a run.
+        """
+        self.memory.shrink(state["memory"]["capacity"])
+        super().load_state_dict(state)
+
     def normalise(self, images: Tensor) -> Tensor:
         """Convert images to network input as if they had been stored."""
         return super().normalise(self.codec.decode(self.codec.encode(images)))
