@@ -1,5 +1,7 @@
 """A memory of compressed images in place of a method's own."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from onpro.errors import UserError
 from onpro.memory import Memory
 from onpro.memory.codec import BlockCodec
 from onpro.methods import Context, method, methods, settings_for
+from onpro.methods.compressed import CompressedSettings
 from tests.methods.learners import batches, learner, refused, stepper
 
 
@@ -29,6 +32,17 @@ def test_more_images_take_as_many_bytes(name: str, frequencies: int) -> None:
     assert compressed.memory.capacity > 1.5 * plain.memory.capacity
     one = bytes_of(compressed) / compressed.memory.capacity
     assert bytes_of(plain) - one < bytes_of(compressed) <= bytes_of(plain)
+
+
+def test_the_page_gives_the_sizes_of_memories() -> None:
+    page = (Path(__file__).parents[2] / "docs/methods/compressed.md").read_text(encoding="utf-8")
+    found = {}
+    for row in re.findall(r"^\| (\d+) \| (\d+) \| ([\d,]+) \| [\d.]+ \|$", page, re.MULTILINE):
+        frequencies, size, images = (int(number.replace(",", "")) for number in row)
+        codec = BlockCodec((3, 32, 32), frequencies, "cpu")
+        assert (size, images) == (codec.stored_shape[0] + 8, 200 * 3080 // size)
+        found[frequencies] = images
+    assert f"32×32 pixels, {found[CompressedSettings().frequencies]:,} instead of 200" in page
 
 
 def test_all_logits_are_counted() -> None:
@@ -83,5 +97,6 @@ def test_grey_images_are_refused() -> None:
 
 def test_images_too_small_to_gain_are_refused() -> None:
     context = Context((3, 5, 5), learner("er").context.normalise, num_classes=2)
-    with pytest.raises(UserError, match="5×5 pixels take 75 bytes as they are, compressed 85"):
+    sentence = "5×5 pixels take 75 bytes as they are, compressed 140: set fewer frequencies, or"
+    with pytest.raises(UserError, match=sentence):
         method("er-compressed")(settings_for("er-compressed", "digits"), context)

@@ -25,7 +25,8 @@ MEAN_STEP = 8.0
 
 LUMA_STEP, COLOUR_STEP = 64.0, 32.0
 """Between two values of the lowest frequency, which take half a byte; of the k-th, a k-th of it.
-About half the standard deviation of what CIFAR's images have of each frequency."""
+Of the lowest frequencies, about half the standard deviation over CIFAR's images for luminance, and
+about all of it for colour."""
 
 LIMIT = 7
 """Largest multiple of a step."""

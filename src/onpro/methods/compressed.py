@@ -83,7 +83,7 @@ class Compressed(Wrapper[CompressedSettings]):
         if stored >= raw:
             raise UserError(
                 f"images of {image_shape[1]}×{image_shape[2]} pixels take {raw} bytes as they are, "
-                f"compressed {stored}."
+                f"compressed {stored}: set fewer frequencies, or leave 'compressed' out."
             )
         fitting = images * (raw + beside) // (stored + beside)
         return Memory(fitting, image_shape, device=device, extra=extra, codec=self.codec)
