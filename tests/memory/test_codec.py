@@ -1,18 +1,24 @@
 """Compressed images: what is kept of a block, and what a memory does with it."""
 
 import math
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis.strategies import integers, lists, randoms
 from numpy.typing import NDArray
 from scipy.fft import dctn, idctn
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
+from torch.testing import assert_close
 
 from onpro.errors import UserError
 from onpro.memory import Memory
-from onpro.memory.codec import BlockCodec
+from onpro.memory import codec as codec_module
+from onpro.memory.codec import BlockCodec, Table, by_amplitude, four_bits, size_of
 from onpro.training.stepper import equal
 
 Plane = NDArray[np.float64]
@@ -28,23 +34,22 @@ def photographs(count: int, height: int, width: int, seed: int = 0) -> Tensor:
     return (128 + 80 * waves[:, :1] + 20 * waves[:, 1:]).round().to(torch.uint8)
 
 
-def slowly(image: Tensor, frequencies: int) -> Tensor:
+def slowly(image: Tensor, luma_table: Table, colour_table: Table) -> Tensor:
     """What is left of an image whose sides are multiples of 16, block by block."""
     red, green, blue = image.double().numpy()
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
     blueness, redness = (blue - luma) / 1.772, (red - luma) / 1.402
-    luma = kept(luma - 128, frequencies, 64) + 128
+    luma = kept(luma - 128, luma_table) + 128
     blueness, redness = (
-        enlarged(kept(halved(plane), math.ceil(frequencies / 2), 32))
-        for plane in (blueness, redness)
+        enlarged(kept(halved(plane), colour_table)) for plane in (blueness, redness)
     )
     red, blue = luma + 1.402 * redness, luma + 1.772 * blueness
     green = (luma - 0.299 * red - 0.114 * blue) / 0.587
     return torch.from_numpy(np.stack([red, green, blue]).round().clip(0, 255))
 
 
-def kept(plane: Plane, frequencies: int, step: float) -> Plane:
-    """The low frequencies of blocks, rounded."""
+def kept(plane: Plane, table: Table) -> Plane:
+    """The frequencies of blocks, rounded."""
     result = np.zeros_like(plane)
     for top in range(0, plane.shape[0], 8):
         for left in range(0, plane.shape[1], 8):
@@ -52,11 +57,13 @@ def kept(plane: Plane, frequencies: int, step: float) -> Plane:
             waves = dctn(plane[block], norm="ortho")
             for row in range(8):
                 for column in range(8):
-                    diagonal = row + column
-                    unit = step / diagonal if diagonal else 8.0
-                    most = 7 if diagonal else 127
-                    multiple = np.clip(np.round(waves[row, column] / unit), -most, most)
-                    waves[row, column] = unit * multiple if diagonal < frequencies else 0
+                    if row + column < len(table):
+                        bits, step = table[row + column]
+                        most = 2 ** (bits - 1) - 1
+                        multiple = np.clip(np.round(waves[row, column] / step), -most, most)
+                        waves[row, column] = step * multiple
+                    else:
+                        waves[row, column] = 0
             result[block] = idctn(waves, norm="ortho")
     return result
 
@@ -67,12 +74,12 @@ def halved(plane: Plane) -> Plane:
 
 
 def enlarged(plane: Plane) -> Plane:
-    """Twice as large, with values between those of the four nearest pixels."""
+    """Twice as large, on slopes between neighbours; two new pixels have the mean of the old one."""
     for axis in (0, 1):
         plane = np.moveaxis(plane, axis, 0)
-        before = np.concatenate([plane[:1], plane[:-1]])
-        after = np.concatenate([plane[1:], plane[-1:]])
-        both = np.stack([0.75 * plane + 0.25 * before, 0.75 * plane + 0.25 * after], axis=1)
+        around = np.concatenate([plane[:1], plane, plane[-1:]])
+        rise = (around[2:] - around[:-2]) / 8
+        both = np.stack([plane - rise, plane + rise], axis=1)
         plane = np.moveaxis(both.reshape(-1, plane.shape[1]), 0, axis)
     return plane
 
@@ -81,21 +88,73 @@ def restored(codec: BlockCodec, images: Tensor) -> Tensor:
     return codec.decode(codec.encode(images))
 
 
-@pytest.mark.parametrize("frequencies", [1, 2, 8, 15])
-def test_what_is_kept_is_that_of_a_slow_reference(frequencies: int) -> None:
+@pytest.mark.parametrize(
+    "tables",
+    [*map(four_bits, (1, 2, 8, 15)), *(by_amplitude((3, 32, 48), size) for size in (120, 900))],
+    ids=["1", "2", "8", "15", "120 bytes", "900 bytes"],
+)
+def test_what_is_kept_is_that_of_a_slow_reference(tables: tuple[Table, Table]) -> None:
     images = photographs(4, 32, 48)
-    codec = BlockCodec((3, 32, 48), frequencies, "cpu")
-    fast = restored(codec, images).double()
-    slow = torch.stack([slowly(image, frequencies) for image in images])
+    fast = restored(BlockCodec((3, 32, 48), *tables, "cpu"), images).double()
+    slow = torch.stack([slowly(image, *tables) for image in images])
     differ = (fast - slow).abs()
     # A float32 may fall to the other side of .5, of a pixel or, rarely, of a wave of a block.
     assert (differ > 1).double().mean() < 0.02
     assert (differ > 0).double().mean() < 0.04
 
 
+@pytest.mark.parametrize("size", [60, 100, 340, 560, 900])
+def test_bits_by_amplitude_fill_the_bytes(size: int) -> None:
+    tables = by_amplitude((3, 32, 32), size)
+    assert 0.7 * size < size_of((3, 32, 32), *tables) <= size
+    for table in tables:
+        assert [bits for bits, _ in table] == sorted((bits for bits, _ in table), reverse=True)
+
+
+def test_bits_by_amplitude_show_more_than_four_for_each_frequency() -> None:
+    images = photographs(20, 32, 32)
+    four = four_bits(12)
+    size = size_of((3, 32, 32), *four)
+    errors = [
+        (restored(BlockCodec((3, 32, 32), *tables, "cpu"), images).double() - images).square()
+        for tables in (by_amplitude((3, 32, 32), size), four)
+    ]
+    assert errors[0].mean() < errors[1].mean() / 2
+
+
+def test_too_few_bytes_are_refused() -> None:
+    with pytest.raises(UserError, match="32×32 pixels take at least 24 bytes, not 23: give a"):
+        by_amplitude((3, 32, 32), 23)
+
+
+@pytest.mark.parametrize("tables", [four_bits(12), by_amplitude((3, 32, 32), 560)])
+def test_compressing_again_changes_little(tables: tuple[Table, Table]) -> None:
+    """Replayed images are compressed again before the network sees them."""
+    codec, images = BlockCodec((3, 32, 32), *tables, "cpu"), photographs(20, 32, 32)
+    once = restored(codec, images)
+    lost = (once.double() - images).square().mean()
+    assert (restored(codec, once).double() - once).square().mean() < lost / 10
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (6, 4)])
+def test_enlarged_planes_keep_their_means(shape: tuple[int, int]) -> None:
+    planes = torch.rand((3, 2, *shape), generator=torch.Generator().manual_seed(0))
+    assert_close(avg_pool2d(codec_module.enlarged(planes), 2), planes)
+
+
+@given(lists(integers(1, 8), min_size=1, max_size=40), randoms(use_true_random=False))
+def test_numbers_of_any_bits_can_be_packed(bits: list[int], random: Random) -> None:
+    numbers = torch.tensor([[random.randrange(2**width) for width in bits] for _ in range(3)])
+    packing = codec_module._Bits(bits, "cpu")
+    packed = packing.pack(numbers)
+    assert packed.dtype == torch.uint8
+    assert packed.shape == (3, math.ceil(sum(bits) / 8))
+    assert packing.unpack(packed).equal(numbers.float())
+
+
 @pytest.mark.parametrize(("frequencies", "size"), [(1, 24), (6, 204), (8, 340), (15, 668)])
 def test_images_of_32_by_32_pixels_take_few_bytes(frequencies: int, size: int) -> None:
-    codec = BlockCodec((3, 32, 32), frequencies, "cpu")
+    codec = BlockCodec((3, 32, 32), *four_bits(frequencies), "cpu")
     stored = codec.encode(photographs(2, 32, 32))
     assert stored.dtype == torch.uint8
     assert stored.shape == (2, size)
@@ -105,7 +164,9 @@ def test_images_of_32_by_32_pixels_take_few_bytes(frequencies: int, size: int) -
 def test_more_frequencies_show_more() -> None:
     images = photographs(20, 32, 32)
     errors = [
-        (restored(BlockCodec((3, 32, 32), count, "cpu"), images).double() - images).square().mean()
+        (restored(BlockCodec((3, 32, 32), *four_bits(count), "cpu"), images).double() - images)
+        .square()
+        .mean()
         for count in (1, 3, 6, 9, 12)
     ]
     assert errors == sorted(errors, reverse=True)
@@ -114,7 +175,7 @@ def test_more_frequencies_show_more() -> None:
 
 @pytest.mark.parametrize("shape", [(32, 32), (1, 1), (5, 7), (16, 17), (84, 84)])
 def test_images_may_have_any_size(shape: tuple[int, int]) -> None:
-    codec = BlockCodec((3, *shape), 15, "cpu")
+    codec = BlockCodec((3, *shape), *four_bits(15), "cpu")
     images = torch.full((3, 3, *shape), 200, dtype=torch.uint8)
     images[:, 0] = 40
     again = restored(codec, images)
@@ -127,12 +188,12 @@ def test_images_may_have_any_size(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("value", [0, 255])
 def test_black_and_white_stay_black_and_white(value: int) -> None:
     images = torch.full((1, 3, 16, 16), value, dtype=torch.uint8)
-    again = restored(BlockCodec((3, 16, 16), 4, "cpu"), images)
+    again = restored(BlockCodec((3, 16, 16), *four_bits(4), "cpu"), images)
     assert (again.int() - value).abs().max() <= 1
 
 
 def test_an_image_does_not_depend_on_the_others_of_its_batch() -> None:
-    codec, images = BlockCodec((3, 16, 16), 8, "cpu"), photographs(5, 16, 16)
+    codec, images = BlockCodec((3, 16, 16), *four_bits(8), "cpu"), photographs(5, 16, 16)
     apart = torch.cat([restored(codec, image[None]) for image in images])
     differ = (restored(codec, images).int() - apart.int()).abs()
     assert (differ > 0).double().mean() < 0.02, "but for rounding"
@@ -140,11 +201,11 @@ def test_an_image_does_not_depend_on_the_others_of_its_batch() -> None:
 
 def test_other_images_than_coloured_ones_are_refused() -> None:
     with pytest.raises(UserError, match="3 channels can be compressed, not with 1"):
-        BlockCodec((1, 8, 8), 8, "cpu")
+        BlockCodec((1, 8, 8), *four_bits(8), "cpu")
 
 
 def compressing(capacity: int, **changes: Any) -> Memory:
-    codec = BlockCodec((3, 16, 16), 8, "cpu")
+    codec = BlockCodec((3, 16, 16), *four_bits(8), "cpu")
     return Memory(capacity, (3, 16, 16), device="cpu", codec=codec, **changes)
 
 
@@ -152,7 +213,7 @@ def test_a_memory_returns_what_it_has_compressed() -> None:
     memory, images = compressing(6), photographs(4, 16, 16)
     memory.write(torch.arange(4), images, torch.arange(4))
     memory.advance(4)
-    expected = restored(BlockCodec((3, 16, 16), 8, "cpu"), images)
+    expected = restored(BlockCodec((3, 16, 16), *four_bits(8), "cpu"), images)
     assert memory.images.equal(expected)
     assert memory.take(torch.tensor([2, 0])).images.equal(expected[[2, 0]])
 

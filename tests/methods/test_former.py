@@ -12,7 +12,7 @@ from onpro.methods.former import ADDED, RETIRED, settings_of_today
 from onpro.methods.registry import method, wrappers
 from onpro.training.statefile import freeze, load_state, save_state
 
-BASES = {"ccldc": "er-ccldc", "mkd": "er-mkd"}
+BASES = {"ccldc": "er-ccldc", "compressed": "er-compressed", "mkd": "er-mkd"}
 """A method with each of the wrappers that have changed."""
 
 

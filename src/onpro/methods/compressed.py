@@ -14,7 +14,7 @@ from torch import Tensor
 
 from onpro.errors import UserError
 from onpro.memory import Memory
-from onpro.memory.codec import HIGHEST, BlockCodec
+from onpro.memory.codec import DIAGONALS, BlockCodec, by_amplitude, four_bits
 from onpro.memory.memory import FieldSpec
 from onpro.methods.base import Context, Method
 from onpro.methods.registry import register_wrapper
@@ -27,13 +27,18 @@ class CompressedSettings(Settings):
     """Settings of the compression."""
 
     frequencies: int = 12
-    """Diagonals of frequencies kept of each block of 8×8 pixels, 1 to 15: the fewer, the more
-    images are stored and the less is seen on them (default ours)."""
+    """Diagonals of frequencies kept of each block of 8×8 pixels in four bits each, 1 to 15: the
+    fewer, the more images are stored and the less is seen on them (default ours)."""
+
+    ratio: float = 0.0
+    """At least how many times fewer bytes than raw pixels an image takes, in place of frequencies:
+    each gets as many bits as its amplitude needs; 0: by frequencies (default ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
-        self.require_between(1, HIGHEST, "frequencies")
+        self.require_between(1, DIAGONALS, "frequencies")
+        self.require_at_least(0, "ratio")
 
 
 @register_wrapper(
@@ -54,7 +59,10 @@ class Compressed(Wrapper[CompressedSettings]):
 
     def __init__(self, settings: CompressedSettings, context: Context) -> None:
         settings.check()
-        self.codec = BlockCodec(context.image_shape, settings.frequencies, context.device)
+        shape, ratio = context.image_shape, settings.ratio
+        size = int(prod(shape) / ratio) if ratio else 0
+        tables = by_amplitude(shape, size) if ratio else four_bits(settings.frequencies)
+        self.codec = BlockCodec(shape, *tables, context.device)
         super().__init__(settings, context)
 
     @classmethod
@@ -83,7 +91,7 @@ class Compressed(Wrapper[CompressedSettings]):
         if stored >= raw:
             raise UserError(
                 f"images of {image_shape[1]}×{image_shape[2]} pixels take {raw} bytes as they are, "
-                f"compressed {stored}: set fewer frequencies, or leave 'compressed' out."
+                f"compressed {stored}: set a ratio or fewer frequencies, or leave 'compressed' out."
             )
         fitting = images * (raw + beside) // (stored + beside)
         return Memory(fitting, image_shape, device=device, extra=extra, codec=self.codec)

@@ -12,6 +12,7 @@ ADDED: dict[str, dict[str, Any]] = {
     "gsa": {"head": "trained", "optimizer": "adam"},
     "ccldc": {"separate_chains": False},
     "mkd": {"taught_rotations": 1, "predict_from": "image"},
+    "compressed": {"ratio": 0.0},
 }
 """Settings that methods and wrappers did not always have, with the values that change nothing."""
 
