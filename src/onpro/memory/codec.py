@@ -48,8 +48,8 @@ MEAN = Rounding(8, 8.0)
 def four_bits(frequencies: int) -> tuple[Table, Table]:
     """Keep so many diagonals of luminance and half as many of colour, in four bits each.
 
-    The step of the k-th diagonal is a k-th of the lowest one's, which is about half the standard
-    deviation that images of CIFAR have.
+    The step of the k-th diagonal is a k-th of the lowest one's. That one is about half the standard
+    deviation of luminance on images of CIFAR, and all of that of colour.
     """
     luma, colour = (
         [MEAN, *(Rounding(4, step / k) for k in range(1, kept))]
