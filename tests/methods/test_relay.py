@@ -172,6 +172,9 @@ def test_each_part_can_be_left_out_by_name() -> None:
         usual = vars(settings_for("relay", data))
         for name in recipes("relay"):
             values = vars(settings_for("relay", data, name))
+            if name == "many-stored":  # what differs between the data sets
+                assert values == vars(settings_for("relay", "cifar100"))
+                continue
             changed.setdefault(name, set()).update(k for k in usual if values[k] != usual[k])
     assert changed == {
         "without-rotations": {"rotations"},
