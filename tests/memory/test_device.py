@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from onpro.memory import Memory, balanced, reservoir, retrieval
+from onpro.memory.codec import BlockCodec, Table, by_amplitude, four_bits
 from onpro.memory.memory import FieldSpec
 
 pytestmark = [
@@ -59,3 +60,15 @@ def test_a_batch_beyond_the_capacity_lands_on_the_device() -> None:
     stored = slots < memory.bin
     assert torch.equal(memory.labels[slots[stored]], labels[stored])
     assert torch.equal(memory.images.view(-1).long(), memory.labels)
+
+
+@pytest.mark.parametrize("tables", [four_bits(8), by_amplitude((3, 32, 32), 400)])
+def test_images_are_compressed_as_on_a_cpu(tables: tuple[Table, Table]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (16, 3, 32, 32), generator=generator, dtype=torch.uint8)
+    on_cpu, on_gpu = (BlockCodec((3, 32, 32), *tables, device) for device in ("cpu", "cuda"))
+    stored = on_cpu.encode(images)
+    differ = on_gpu.encode(images.cuda()).cpu() != stored
+    assert differ.double().mean() < 0.01, "float32 may fall to the other side of .5"
+    shown = on_gpu.decode(stored.cuda()).cpu().int()
+    assert (shown - on_cpu.decode(stored).int()).abs().max() <= 1
