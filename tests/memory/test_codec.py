@@ -244,6 +244,16 @@ class Counting:
         return stored[:, :, None, None].expand(-1, 3, self.side, self.side)
 
 
+@pytest.mark.parametrize(("stored", "sizes"), [(0, [0]), (4, [4]), (5, [3, 2]), (9, [3, 3, 3])])
+def test_images_are_decoded_batch_by_batch(stored: int, sizes: list[int]) -> None:
+    memory, images = compressing(9), photographs(stored, 16, 16)
+    memory.write(torch.arange(stored), images, torch.zeros(stored, dtype=torch.int64))
+    memory.advance(stored)
+    batches = list(memory.image_batches(4))
+    assert list(map(len, batches)) == sizes
+    assert torch.cat(batches).equal(memory.images)
+
+
 def test_a_compressed_memory_is_saved_as_it_is_stored() -> None:
     memory = compressing(6)
     memory.write(torch.arange(4), photographs(4, 16, 16), torch.arange(4))

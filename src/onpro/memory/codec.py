@@ -46,10 +46,11 @@ MEAN = Rounding(8, 8.0)
 
 
 def four_bits(frequencies: int) -> tuple[Table, Table]:
-    """Keep so many diagonals of luminance and half as many of colour, in four bits each.
+    """Keep so many diagonals of luminance and half as many of colour, a frequency in four bits.
 
-    The step of the k-th diagonal is a k-th of the lowest one's. That one is about half the standard
-    deviation of luminance on images of CIFAR, and all of that of colour.
+    The step of the k-th diagonal after the mean is a k-th of that of the first. In luminance that
+    first step is about half the standard deviation of its diagonal on images of CIFAR, in colour
+    all of it.
     """
     luma, colour = (
         [MEAN, *(Rounding(4, step / k) for k in range(1, kept))]
@@ -59,23 +60,26 @@ def four_bits(frequencies: int) -> tuple[Table, Table]:
 
 
 LUMA, COLOUR, DECAY = 219.0, 52.0, 1.5
-"""The standard deviation of the k-th diagonal is about LUMA / k^DECAY, on images of CIFAR-10."""
+"""On images of CIFAR-10, the standard deviation of the k-th diagonal after the mean is about
+LUMA / k^DECAY in luminance and COLOUR / k^DECAY in colour; that of the first is lower, 143 and
+33."""
 
 RANGE = 3.0
 """Standard deviations on either side of zero that the bits reach."""
 
 LEAST = 0.6
-"""Steps that the standard deviation of a frequency must have to be kept."""
+"""A frequency is kept if its standard deviation is at least so many steps."""
 
 COARSER = 2.0
-"""The step of luminance in those of colour, whose errors fall on four pixels each."""
+"""How many times the step of colour that of luminance is; an error of colour falls on four
+pixels."""
 
 
 def by_amplitude(image_shape: tuple[int, ...], size: int) -> tuple[Table, Table]:
-    """Keep what is larger than one step, in as many bits as its amplitude needs.
+    """Keep frequencies that are large enough beside a step, in as many bits as they need.
 
-    The step is the smallest with which an image takes at most `size` bytes. An equal step for all
-    frequencies gives the least error for a number of bits.
+    The step is the smallest with which an image takes at most `size` bytes. An equal step gives the
+    least error for a number of bits; only that of colour is smaller.
     """
     for sixteenth in range(-16, 16 * 10):
         step = 2 ** (sixteenth / 16)

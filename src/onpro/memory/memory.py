@@ -171,6 +171,12 @@ class Memory:
         """The stored images (fill, channels, height, width), a view unless they are encoded."""
         return self._decoded(self._images[: self.fill])
 
+    def image_batches(self, most: int) -> Iterator[Tensor]:
+        """The stored images in batches of nearly equal size, at most so many at a time."""
+        count = max(1, math.ceil(self.fill / most))
+        for part in self._images[: self.fill].tensor_split(count):
+            yield self._decoded(part)
+
     @property
     def labels(self) -> Tensor:
         """The stored labels (fill,), a view."""

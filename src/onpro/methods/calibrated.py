@@ -3,7 +3,6 @@
 After Wu and Johnson, "Rethinking 'Batch' in BatchNorm", 2021, who estimate them after training.
 """
 
-import math
 from collections.abc import Hashable, Mapping
 from copy import deepcopy
 from typing import Any
@@ -74,9 +73,9 @@ class Calibrated(Wrapper[Settings]):
         if copy.moment != self.moment:
             copy.take(super().predictor)
             copy.moment = self.moment
-            batches, blocks = math.ceil(len(memory) / EVAL_BATCH), copy.network.outputs_per_class
+            blocks = copy.network.outputs_per_class
             with copy.network.evaluating(), collecting_statistics(copy.network):
-                for images in memory.images.tensor_split(batches):
+                for images in memory.image_batches(EVAL_BATCH):
                     for turned in rotations(self.normalise(images), blocks).chunk(blocks):
                         copy.network(turned)
         return copy.network

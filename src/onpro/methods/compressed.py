@@ -27,12 +27,12 @@ class CompressedSettings(Settings):
     """Settings of the compression."""
 
     frequencies: int = 12
-    """Diagonals of frequencies kept of each block of 8×8 pixels in four bits each, 1 to 15: the
-    fewer, the more images are stored and the less is seen on them (default ours)."""
+    """Number of diagonals of frequencies kept of each block of 8×8 pixels, 1 to 15, at four bits a
+    frequency: with fewer, more images are stored, but less sharp (default ours)."""
 
     ratio: float = 0.0
-    """At least how many times fewer bytes than raw pixels an image takes, in place of frequencies:
-    each gets as many bits as its amplitude needs; 0: by frequencies (default ours)."""
+    """Replaces frequencies: compress each image to at most 1/ratio of the bytes of its pixels, with
+    more bits for frequencies of larger amplitude; 0: use frequencies (default ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""

@@ -108,7 +108,7 @@ class RelaySettings(TeacherSettings, ReplaySettings):
     },
     recipes={
         "many-stored": Recipe(
-            "for more than 50 stored images of a class", {"rivals": "all", "keeps": "balanced"}
+            "for compressed memories on CIFAR-10", {"rivals": "all", "keeps": "balanced"}
         ),
         "without-teacher": Recipe(
             "no average teaches or predicts", {"teacher_weight": 0.0, "predict_with": "student"}

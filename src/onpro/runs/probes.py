@@ -97,7 +97,7 @@ def _projections(method: AnyMethod) -> Tensor:
     with network.evaluating():
         parts = [
             network.embed(network.encode(method.normalise(images)))
-            for images in method.memory.images.split(EVAL_BATCH)
+            for images in method.memory.image_batches(EVAL_BATCH)
         ]
         return torch.cat(parts).cpu().double()
 

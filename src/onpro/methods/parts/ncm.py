@@ -53,7 +53,7 @@ class NearestMean:
         if self._means is None or self._means[0] != method.moment:
             context, memory = method.context, method.memory
             stored = [
-                features(method.normalise(images)) for images in memory.images.split(EVAL_BATCH)
+                features(method.normalise(images)) for images in memory.image_batches(EVAL_BATCH)
             ]
             # A generator of its own: a prediction must not change the method's random state.
             generator = torch.Generator(context.device)

@@ -27,7 +27,8 @@ def sample_where(method: Method[Any], eligible: Tensor, count: int) -> Labelled:
     """
     memory, generator = method.memory, method.random["memory"]
     if not count or not len(memory):
-        return Labelled(method.normalise(memory.images[:0]), memory.labels[:0])
+        none = method.sample_stored(0)
+        return Labelled(method.normalise(none.images), none.labels)
     slots, counted = retrieval.where(memory, eligible, count, generator)
     stored = memory.take(slots)
     return Labelled(method.normalise(stored.images), stored.labels.where(counted, NO_CLASS))
