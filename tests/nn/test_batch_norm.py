@@ -95,6 +95,7 @@ def test_where_kernels_do_not_compile_a_warning_says_so(
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("activate", [False, True])
 @pytest.mark.parametrize(("shape", "groups"), SHAPES, ids=str)
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of the interpreter, to fp16
 def test_fused_kernels_compute_the_same(
     shape: tuple[int, ...],
     groups: tuple[int, ...],
