@@ -189,3 +189,11 @@ def test_a_step_is_not_repeated_while_the_host_still_counts() -> None:
         feed(0)
         phases.append(memory.phase)
     assert phases[0] != phases[1] == phases[2] == phases[3]
+
+
+def test_images_come_in_batches() -> None:
+    feed = Feed(empty(6))
+    feed(0, 1, 1, 0, 1)
+    batches = list(feed.memory.image_batches(2))
+    assert list(map(len, batches)) == [2, 2, 1]
+    assert torch.cat(batches).equal(feed.memory.images)

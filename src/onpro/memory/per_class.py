@@ -1,7 +1,7 @@
 """CoPE's class-balanced memory."""
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -60,6 +60,10 @@ class PerClassMemory:
     def images(self) -> Tensor:
         """Copies of the stored images (n, channels, height, width); a host–device sync."""
         return self.take(self._filled()).images
+
+    def image_batches(self, most: int) -> Iterator[Tensor]:
+        """The stored images, at most so many at a time; a host–device sync."""
+        yield from self.images.split(most)
 
     @property
     def labels(self) -> Tensor:
