@@ -107,7 +107,7 @@ def test_blocks_have_15_frequencies(frequencies: int) -> None:
     refused("er-compressed", "frequencies", frequencies=frequencies)
 
 
-@pytest.mark.parametrize("ratio", [-1.0, 100.0])
+@pytest.mark.parametrize("ratio", [-1.0, 1e-320, 0.5, 100.0])
 def test_a_ratio_that_cannot_be_is_refused(ratio: float) -> None:
     refused("er-compressed", "ratio", ratio=ratio)
 

@@ -32,13 +32,15 @@ class CompressedSettings(Settings):
 
     ratio: float = 0.0
     """Replaces frequencies: compress each image to at most 1/ratio of the bytes of its pixels, with
-    more bits for frequencies of larger amplitude; 0: use frequencies (default ours)."""
+    more bits for frequencies of larger amplitude; at least 1, or 0: use frequencies (default
+    ours)."""
 
     def check(self) -> None:
         """Refuse values that cannot work."""
         super().check()
         self.require_between(1, DIAGONALS, "frequencies")
-        self.require_at_least(0, "ratio")
+        if self.ratio:
+            self.require_at_least(1, "ratio")
 
 
 @register_wrapper(
