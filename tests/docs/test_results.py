@@ -119,9 +119,7 @@ def test_the_table_of_the_readme_is_that_of_the_stored_runs() -> None:
     places += [("cifar100", 500), ("cifar100", 1000), ("cifar100", 2000)]
     names = ("cifar10", "cifar100", "cifar10-newer", "cifar100-newer")
     stored = {
-        (f"{one.method} ({one.recipe})" if one.recipe else one.method, one.data, one.memory): (
-            accuracy(one)
-        )
+        (one.name, one.data, one.memory): accuracy(one)
         for one in found(read_runs([ROOT / f"results/{name}.jsonl" for name in names]))
     }
     shown = {}
