@@ -406,6 +406,35 @@ def test_a_kind_of_a_third_party(monkeypatch: pytest.MonkeyPatch) -> None:
         register("nothing", "another")(Nothing)  # type: ignore[type-abstract]
 
 
+@dataclass(frozen=True)
+class Clock(StreamKind):
+    """Images arrive at the times of a clock."""
+
+    name = "clock"
+    has_tasks = announced = False
+    times: tuple[float, ...] = ()
+
+    def arrivals(
+        self, labels: Sequence[int], task_of: Sequence[int], random: random.Random
+    ) -> Sequence[float]:
+        return self.times
+
+
+def test_times_may_be_far_apart() -> None:
+    near = tuple(float(5 * k % 18) for k in range(18))
+    far = tuple(1e12 * time for time in near)
+    orders = [
+        list(ClassIncremental(even(6, 3), 3, batch_size=5, kind=Clock(times)).labels_in_order())
+        for times in (near, far)
+    ]
+    assert orders[0] == orders[1]
+
+
+def test_a_time_of_a_stream_without_tasks_is_not_infinite() -> None:
+    with pytest.raises(UserError, match=r"NaN for one that never arrives, not infinity"):
+        ClassIncremental(even(6, 3), 3, kind=Clock((0.0, math.inf) * 9))
+
+
 @pytest.mark.parametrize(
     ("arrivals", "sentence"),
     [

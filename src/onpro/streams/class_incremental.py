@@ -242,6 +242,8 @@ def _times(kind: StreamKind, arrivals: Sequence[float], count: int, tasks: int) 
             f"the stream {kind.name} has an image at the time {wrong:g}: {tasks} tasks take the "
             f"times from 0 to below {tasks}."
         )
+    if known.isinf().any():
+        raise UserError(f"{said}, or NaN for one that never arrives, not infinity.")
     return times
 
 
@@ -278,8 +280,9 @@ def _arrival_order(times: Tensor, generator: torch.Generator) -> Tensor:
     arriving = (~times.isnan()).nonzero()[:, 0]
     if not len(arriving):
         return arriving
-    part = times[arriving].floor().long()  # shuffled one after the other, as tasks are
-    parts = by_group(part - part.min(), int(part.max() - part.min()) + 1)
+    # Those of equal whole times are shuffled together, one group after the other, as tasks are.
+    whole, group = times[arriving].floor().unique(return_inverse=True)
+    parts = by_group(group, len(whole))
     shuffled = torch.cat(
         [arriving[ids[torch.randperm(len(ids), generator=generator)]] for ids in parts]
     )
