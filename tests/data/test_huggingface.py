@@ -105,6 +105,24 @@ def test_columns_and_splits_are_named(tmp_path: Path) -> None:
     assert data.train.labels.tolist() == [1, 0] * 4
 
 
+def test_splits_may_number_their_classes_differently(tmp_path: Path) -> None:
+    sexes = datasets.ClassLabel(names=["f", "m"]), datasets.ClassLabel(names=["m", "f"])
+    parts = {
+        "train": table(0, 4, sex=([0, 1] * 2, sexes[0])),
+        "test": table(9, 4, sex=([0, 1, 1, 1], sexes[1])),
+    }
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "birds")
+    data = small(f"{tmp_path / 'birds'}?label=sex")
+    assert data.classes == ("f", "m")
+    assert data.test.labels.tolist() == [1, 0, 0, 0]
+    other = {"sex": (["x"] * 4, datasets.Value("string"))}
+    datasets.DatasetDict({"train": parts["train"], "test": table(9, 4, **other)}).save_to_disk(
+        tmp_path / "more"
+    )
+    with pytest.raises(UserError, match="x"):
+        small(f"{tmp_path / 'more'}?label=sex")
+
+
 def test_without_a_test_split_a_fifth_is_drawn(tmp_path: Path) -> None:
     table(0, 20).save_to_disk(tmp_path / "birds")
     data = small(str(tmp_path / "birds"))

@@ -160,7 +160,9 @@ def _labels(
         names = tuple(feature.names)
         if not all(isinstance(value, int) and 0 <= value < len(names) for value in values):
             raise UserError(f"rows of the split {where} have no label.")
-        return names, values
+        if classes in (None, names):
+            return names, values
+        values = [names[value] for value in values]  # splits may number their classes differently
     if any(value is None for value in values):
         raise UserError(f"rows of the split {where} have no label.")
     names = tuple(map(str, sorted(set(values)))) if classes is None else classes
