@@ -8,12 +8,13 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from onpro.augment import OnPixels
 from onpro.bench import Measure, bench
 from onpro.bench.breakdown import MARK, PARTS, _marked, attributed, breakdown
 from onpro.bench.clock import Timed, alternately
@@ -21,6 +22,7 @@ from onpro.bench.forwards import Forward, network_alone, work
 from onpro.bench.images import made_up_images
 from onpro.bench.learner import Learner
 from onpro.methods import settings_for
+from onpro.methods.base import Labelled
 from onpro.reports.bench import bench_table, figures_by_task
 from onpro.runs import RunConfig, prepare
 from onpro.runs.events import EventLog
@@ -136,6 +138,63 @@ def test_taking_a_step_apart_leaves_the_method_as_it_was() -> None:
     before = set(vars(gss.method)), set(vars(gss.method.memory))
     breakdown(gss._stepper, [next(gss._in_turn)], 1)
     assert (set(vars(gss.method)), set(vars(gss.method.memory))) == before
+
+
+class Marks:
+    """Stands in for the profiler's ranges: those open now, and all there were."""
+
+    open: ClassVar[list[str]] = []
+    all: ClassVar[list[str]] = []
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> "Marks":
+        self.open.append(self.name)
+        self.all.append(self.name)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.open.remove(self.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "holder", "call"),
+    [
+        ("relay", Labelled, "rotated"),
+        ("er-rot", Labelled, "rotated"),
+        ("er-chain", OnPixels, "__call__"),
+        ("er-mkd", OnPixels, "__call__"),
+    ],
+)
+def test_views_are_part_of_augmentation(
+    name: str, holder: type, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, seen = getattr(holder, call), []
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        seen.append(MARK + "augment" in Marks.open)
+        return inner(*arguments, **named)
+
+    monkeypatch.setattr(holder, call, noted)
+    monkeypatch.setattr("onpro.bench.breakdown.record_function", Marks)
+    measured = learner(name)
+    measured.enter(1)
+    seen.clear()
+    with _marked(measured.method):
+        measured._stepper.step(next(measured._in_turn))
+    assert seen
+    assert all(seen)
+
+
+def test_the_work_of_peers_is_attributed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onpro.bench.breakdown.record_function", Marks)
+    measured = learner("er-ccldc")
+    measured.enter(1)
+    Marks.all.clear()
+    with _marked(measured.method):
+        measured._stepper.step(next(measured._in_turn))
+    assert Marks.all.count(MARK + "optimizer") == Marks.all.count(MARK + "backward") == 2
 
 
 def event(name: str, parent: Any = None, kernels: dict[str, float] | None = None) -> Any:

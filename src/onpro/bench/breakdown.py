@@ -13,8 +13,10 @@ from torch.nn.modules.module import (
 )
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from onpro.augment import OnPixels
 from onpro.bench.clock import wait
 from onpro.memory import reservoir, retrieval
+from onpro.methods.base import Labelled
 from onpro.methods.registry import AnyMethod
 from onpro.nn import Encoder
 from onpro.streams import Batch
@@ -90,16 +92,21 @@ def _kernel_time(event: Event) -> float:
 
 @contextmanager
 def _marked(method: AnyMethod) -> Iterator[None]:
-    """Mark what the building blocks of a method do, for the profiler."""
-    contrast = getattr(method, "contrast", None)  # of OCM and OnPro
-    blocks: list[tuple[Any, str, Sequence[str]]] = [
-        (method, "augment", ("augment", "normalise", "rotated")),
-        (contrast, "augment", ("rotate",)),
-        (method.network, "forward", ("features", "features_each")),
-        (method, "forward", ("eval_features",)),
-        (method, "backward", ("backward",)),
-        (method, "optimizer", ("step",)),
-        (method, "memory", ("sample_replay",)),
+    """Mark what the building blocks of a method and its peers do, for the profiler."""
+    blocks: list[tuple[Any, str, Sequence[str]]] = []
+    for learner in method.learners:
+        blocks += [
+            (learner, "augment", ("augment", "normalise")),
+            (getattr(learner, "contrast", None), "augment", ("rotate",)),  # of OCM and OnPro
+            (learner.network, "forward", ("features", "features_each")),
+            (learner, "forward", ("eval_features",)),
+            (learner, "backward", ("backward",)),
+            (learner, "optimizer", ("step",)),
+            (learner, "memory", ("sample_replay",)),
+        ]
+    blocks += [
+        (Labelled, "augment", ("rotated",)),
+        (OnPixels, "augment", ("__call__",)),  # of wrappers, which have augmentations of their own
         (method.memory, "memory", ("take", "write", "advance", "update", "sample")),
         (reservoir, "memory", ("sample_slots_batch", "sample_slots_sequential", "store")),
         (retrieval, "memory", ("uniform", "where", "per_class", "of_classes", "class_counts")),
