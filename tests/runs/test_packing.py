@@ -14,6 +14,7 @@ from onpro.experiments.experiment import Setup
 from onpro.experiments.grouping import found
 from onpro.experiments.plan import Place, configurations, plan
 from onpro.runs import Finished, RunConfig, finished, read_runs
+from onpro.runs.config_file import parse_config
 from onpro.runs.packing import pack
 from onpro.runs.result import describe
 from onpro.runs.schema import checksum
@@ -136,6 +137,19 @@ def test_absolute_paths_of_a_run_are_not_stored(tmp_path: Path) -> None:
     assert packed.result["command"] == "onpro run er --out runs --data-dir=images --seed 0"
     assert packed.config["data_dir"] is None
     assert pack(file, [run.folder]) == (0, 1)
+
+
+def test_the_file_of_an_encoders_weights_is_stored_by_its_name(tmp_path: Path) -> None:
+    weights = {"encoder": "timm:resnet18", "encoder_weights": str(tmp_path / "weights.safetensors")}
+    config = configs()[0]
+    config = replace(config, settings=replace(config.settings, **weights), encoder_sha256="0" * 64)
+    run = save(tmp_path / "runs", config)
+    file = tmp_path / "er.jsonl"
+    pack(file, [run.folder])
+    assert str(tmp_path) not in file.read_text()
+    (packed,) = read_runs([file])
+    assert packed.config["settings"]["encoder_weights"] == "weights.safetensors"
+    assert parse_config(packed.config).identity == config.identity
 
 
 def test_packed_files_are_found_below_a_folder_and_other_files_ignored(

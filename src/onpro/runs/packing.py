@@ -89,10 +89,12 @@ def _portable(run: Finished) -> Finished:
 
     That path is part of the run's identity.
     """
-    config = {name: _shortened(value) for name, value in run.config.items()}
+    config = _with_short_settings({name: _shortened(value) for name, value in run.config.items()})
     if "data_dir" in config:
         config["data_dir"] = None
     result = dict(run.result)
+    if isinstance(result.get("config"), dict):
+        result["config"] = _with_short_settings(result["config"])
     command = result.get("command")
     if isinstance(command, str):
         with suppress(ValueError):  # no command that a shell understands
@@ -100,6 +102,17 @@ def _portable(run: Finished) -> Finished:
     if "checksum" in result:
         result["checksum"] = checksum(result)
     return Finished(run.folder, result, config)
+
+
+def _with_short_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose settings, such as a file of weights, have no absolute path.
+
+    Weights are known by their digest, so that the identity stays the same.
+    """
+    settings = config.get("settings")
+    if not isinstance(settings, dict):
+        return config
+    return config | {"settings": {name: _shortened(value) for name, value in settings.items()}}
 
 
 def _shortened(value: Any) -> Any:
