@@ -64,6 +64,7 @@ def test_predictions_use_the_weights_asked_for(weights: str) -> None:
     train = stepper(learned)
     for batch in batches(5):
         train.step(batch)
+        learned.scores(batch.images)
     mine, theirs = learned.network, learned.momentum_teacher.network
     expected = deepcopy(theirs if weights == "teacher" else mine)
     if weights == "mean":
@@ -75,6 +76,27 @@ def test_predictions_use_the_weights_asked_for(weights: str) -> None:
     with expected.evaluating():
         scores = expected(learned.normalise(images))
     assert torch.allclose(learned.scores(images), scores, rtol=1e-4, atol=1e-5)
+
+
+def test_the_mean_is_computed_once_between_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = learner("er-mkd-mirror")
+    train = stepper(learned)
+    lerp, means = torch._foreach_lerp_, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal means
+        means += 1
+        return lerp(*arguments)
+
+    for batch in batches(2):
+        train.step(batch)
+        with monkeypatch.context() as patched:
+            patched.setattr(torch, "_foreach_lerp_", counted)
+            first = learned.scores(batch.images)
+            assert learned.scores(batch.images).equal(first)
+    assert means == 2
+    learned.load_state_dict(learner("er-mkd-mirror", seed=3).state_dict())
+    assert not learned.scores(batch.images).equal(first)
 
 
 def test_the_average_gets_no_gradient() -> None:
@@ -130,10 +152,12 @@ def test_experts_predict_with_the_mean_weights(prediction: str, classifier: str)
     learned.network.load_state_dict(mean)
     learned.momentum_teacher.network.load_state_dict(mean)
     learned.nearest_mean.clear()
+    learned.mean.moment = None
     assert torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
     learned.network.load_state_dict(student)
     learned.momentum_teacher.network.load_state_dict(student)
     learned.nearest_mean.clear()
+    learned.mean.moment = None
     assert not torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
 
 

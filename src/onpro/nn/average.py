@@ -1,6 +1,6 @@
 """A moving average of a network's weights, to distil from and to predict with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -76,10 +76,15 @@ class MeanNetwork:
 
     def __init__(self, like: Network) -> None:
         self.network = deepcopy(like).requires_grad_(False)
+        self.moment: Hashable = None
+        """The moment of learning that the mean is of."""
 
     @torch.no_grad()
-    def of(self, first: Network, second: Network) -> Network:
-        """Return the mean of two networks."""
+    def of(self, first: Network, second: Network, moment: Hashable) -> Network:
+        """Return the mean of two networks, computed anew at each moment of learning."""
+        if self.moment == moment:
+            return self.network
+        self.moment = moment
         widen(self.network, first.classifier.out_features)
         torch._foreach_copy_(weights(self.network), weights(first))
         torch._foreach_lerp_(weights(self.network), weights(second), 0.5)

@@ -1,7 +1,8 @@
 """A moving average of a method's network: it teaches the network, and predicts with it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from onpro.methods.base import Method
 from onpro.methods.settings import Settings, require
@@ -56,7 +57,7 @@ class MomentumTaught(Method[T]):
     def predictor(self) -> Network:
         """The mean of network and average, or the one asked for."""
         if self.settings.predict_with == "mean":
-            return self.mean.of(self.network, self.momentum_teacher.network)
+            return self.mean.of(self.network, self.momentum_teacher.network, self.moment)
         return (
             self.network
             if self.settings.predict_with == "student"
@@ -67,6 +68,11 @@ class MomentumTaught(Method[T]):
     def predicting_parts(self) -> tuple[str, ...]:
         """The average too."""
         return (*super().predicting_parts, "momentum_teacher")
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore a saved state, whose mean is not computed yet."""
+        super().load_state_dict(state)
+        self.mean.moment = None
 
     def grow(self, classes: int) -> None:
         """Make room for classes, also in the average."""
