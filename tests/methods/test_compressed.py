@@ -95,9 +95,6 @@ def test_methods_with_an_ordinary_memory_can_compress(name: str) -> None:
     if name in reasons:
         with pytest.raises(UserError, match=f"compressed cannot wrap {name}, {reasons[name]}"):
             method(f"{name}-compressed")
-    elif name == "icarl":
-        with pytest.raises(UserError, match="compressed cannot wrap icarl, "):
-            method("icarl-compressed")
     else:
         assert method(f"{name}-compressed")
 

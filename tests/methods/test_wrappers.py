@@ -87,6 +87,9 @@ COMBINED = [
         ("er-repeat", {}),
         ("er-balanced", {}),
         ("er-mirror", {}),
+        ("gdumb-mirror", {}),
+        ("icarl-balanced-mirror", {}),
+        ("icarl-compressed", {}),
         ("er-calibrated", {}),
         ("er-compressed", {}),
         *(pytest.param(*other, marks=pytest.mark.thorough) for other in PEERS),
@@ -117,10 +120,18 @@ def test_combinations_can_be_resumed(name: str, changes: dict[str, Any]) -> None
     resuming_changes_nothing(cls, cls.settings_type(**{"encoder": "slim", **changes}))
 
 
-@pytest.mark.parametrize("wrapper", wrappers())
-def test_a_wrapper_refuses_a_method_whose_loss_is_not_apart(wrapper: str) -> None:
+@pytest.mark.parametrize("wrapper", sorted({*wrappers()} - {"mirror"}))
+def test_a_wrapper_refuses_a_method_that_it_cannot_change(wrapper: str) -> None:
     with pytest.raises(UserError, match=f"{wrapper} cannot wrap gdumb.*take .*er"):
         method(f"gdumb-{wrapper}")
+
+
+@pytest.mark.parametrize("name", ["cope", "gdumb", "icarl", "pass"])
+def test_what_leaves_the_loss_alone_does_not_ask_for_it(name: str) -> None:
+    assert method(f"{name}-mirror")
+    for changed in (f"{name}-kd", f"{name}-mirror-kd"):
+        with pytest.raises(UserError, match="whose loss is not available apart from its step"):
+            method(changed)
 
 
 def test_a_refusal_suggests_only_what_can_be_wrapped() -> None:

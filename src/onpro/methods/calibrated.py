@@ -59,7 +59,9 @@ class Calibrated(Wrapper[Settings]):
 
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
-        """Refuse methods that have no classifier."""
+        """Refuse methods that have no classifier, or no memory of the usual kind."""
+        if not base.has_plain_memory:
+            return "whose memory is not of the usual kind"
         if base.predicts_from_memory:
             return "which predicts from its memory already"
         return super().refusal(base)

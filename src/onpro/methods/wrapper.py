@@ -25,7 +25,10 @@ class Wrapper(Method[S]):
         """Return why a method cannot be wrapped, to end "X cannot wrap Y, …"; None: it can be."""
         if issubclass(base, Wrapper) and base.is_last:
             return f"since {base.about.name.rpartition('-')[2]} comes last"
-        if not hasattr(base, "terms"):
+        innermost = base
+        while issubclass(innermost, Wrapper):
+            innermost = innermost.wrapped
+        if not cls.keeps_loss and not hasattr(innermost, "terms"):
             return "whose loss is not available apart from its step"
         return None
 
