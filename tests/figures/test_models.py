@@ -79,7 +79,7 @@ def test_more_networks_than_fit_are_below_each_other(
 def test_a_method_without_class_scores_has_no_attention(
     experiments: list[Experiment], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(UserError, match="predicts from its memory"):
+    with pytest.raises(UserError, match="predicts the nearest mean"):
         FIGURES["attention"](of(experiments, "scr"), Options())
     FIGURES["attention"](experiments, Options())
     (message,) = caplog.messages

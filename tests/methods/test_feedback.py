@@ -14,7 +14,7 @@ from onpro.memory import Memory
 from onpro.methods.parts.apf import (
     Kernel,
     Mixture,
-    Rounding,
+    PairRounding,
     exact_counts,
     mix_confused,
     mix_randomly,
@@ -25,7 +25,7 @@ from onpro.methods.parts.apf import (
 from tests.golden.values import Golden
 
 KERNELS: tuple[Kernel, ...] = ("inverse", "gaussian")
-ROUNDINGS: tuple[Rounding, ...] = ("exact", "plain")
+ROUNDINGS: tuple[PairRounding, ...] = ("exact", "plain")
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -61,7 +61,7 @@ def confused(
     count: int,
     *,
     kernel: Kernel = "inverse",
-    rounding: Rounding = "exact",
+    rounding: PairRounding = "exact",
     probability: float = 0.6,
     generator: torch.Generator | None = None,
 ) -> Mixture:
@@ -368,7 +368,7 @@ def test_a_class_gone_from_the_memory_is_replaced_by_one_with_images_and_prototy
 @pytest.mark.parametrize("present", [[], [0], [1]])
 @pytest.mark.parametrize("classes", [1, 2, 3, 6])
 def test_without_a_pair_images_are_uniform_and_unmixed(
-    classes: int, present: list[int], kernel: Kernel, rounding: Rounding
+    classes: int, present: list[int], kernel: Kernel, rounding: PairRounding
 ) -> None:
     present = [k for k in present if k < classes]
     memory = stored(range(classes), each=3)

@@ -29,7 +29,7 @@ TITLES = {
 DEFAULT_MEMORY = 100
 """Memory on a data set that is not in the table."""
 
-Cell = tuple[str, int, Measure]
+CellKey = tuple[str, int, Measure]
 """Data set, memory, measure."""
 
 
@@ -41,7 +41,7 @@ class Row:
     """Name in the paper."""
     method: str
     recipe: str | None = None
-    values: Mapping[Cell, Value] = field(default_factory=dict)
+    values: Mapping[CellKey, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

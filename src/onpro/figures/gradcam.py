@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
 from onpro.experiments.statistics import evenly
-from onpro.figures.models import KeptModel, lacks_model, lacks_scores, load_models
+from onpro.figures.models import LoadedModel, lacks_model, lacks_scores, load_models
 from onpro.figures.style import (
     COLORS,
     INK,
@@ -162,7 +162,7 @@ def _feature_maps(encoder: nn.Module) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def _choose(models: Sequence[KeptModel], task: int) -> tuple[Tensor, int]:
+def _choose(models: Sequence[LoadedModel], task: int) -> tuple[Tensor, int]:
     """Return the first test image of a task that most models classify correctly, and its label."""
     test = models[0].stream.test(task)
     some = test.select(torch.arange(min(CANDIDATES, len(test))))

@@ -9,6 +9,7 @@ from onpro.experiments.experiment import Experiment
 from onpro.fitted import MODEL_FILE
 from onpro.image_classifier import ImageClassifier
 from onpro.methods import method
+from onpro.methods.parts.ncm import PredictsNearestMean
 from onpro.methods.registry import AnyMethod
 from onpro.nn import without_weights
 from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_config
@@ -18,7 +19,7 @@ from onpro.streams import ClassIncremental
 
 
 @dataclass(frozen=True)
-class KeptModel:
+class LoadedModel:
     """A method as it was after some tasks of its stream, on the CPU."""
 
     method: AnyMethod
@@ -39,7 +40,7 @@ class KeptModel:
 
 def load_models(
     experiments: Iterable[Experiment], data_dir: Path | None = None, after: Sequence[int] = ()
-) -> Iterator[list[KeptModel]]:
+) -> Iterator[list[LoadedModel]]:
     """Yield the models of each experiment after some tasks, each from one of its runs.
 
     Args:
@@ -58,7 +59,7 @@ def load_models(
         wrong = [task for task in tasks if not 1 <= task <= stream.num_tasks]
         if wrong:
             raise UserError(f"{one} has tasks 1 to {stream.num_tasks}, not {wrong[0]}.")
-        yield [KeptModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
+        yield [LoadedModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
 
 
 def lacks_model(experiment: Experiment) -> str:
@@ -72,10 +73,10 @@ def lacks_model(experiment: Experiment) -> str:
 
 
 def lacks_scores(experiment: Experiment) -> str:
-    """Return a sentence if an experiment predicts not by a network alone, else an empty string."""
-    if not method(experiment.method).predicts_from_memory:
+    """Return a sentence if no network scores the classes, else an empty string."""
+    if not issubclass(method(experiment.method), PredictsNearestMean):
         return ""
-    return f"{experiment} predicts from its memory, not by a network alone."
+    return f"{experiment} predicts the nearest mean of stored images, not by a network alone."
 
 
 def _folders(experiment: Experiment) -> Iterator[Path]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
-from onpro.figures.models import KeptModel, lacks_model, load_models
+from onpro.figures.models import LoadedModel, lacks_model, load_models
 from onpro.figures.style import (
     CLASS_COLORS,
     INK,
@@ -105,13 +105,13 @@ def features(experiments: Sequence[Experiment], options: Options) -> "Figure":
 class Panel(NamedTuple):
     """A cloud of points and the texts beside it."""
 
-    model: KeptModel
+    model: LoadedModel
     above: str
     left: str
 
 
 def _arranged(
-    models: Sequence[Sequence[KeptModel]], names: Sequence[str], most: int
+    models: Sequence[Sequence[LoadedModel]], names: Sequence[str], most: int
 ) -> list[list[Panel]]:
     """Return rows of at most so many panels: tasks by experiments, or the other way round."""
     if len(models[0]) == 1:
@@ -136,7 +136,7 @@ def _size(side: float, points: int) -> float:
     return float(np.clip(2500 * side**2 / max(points, 1), 2.0, 14.0))
 
 
-def _classes(model: KeptModel) -> list[str]:
+def _classes(model: LoadedModel) -> list[str]:
     return [short(model.stream.classes[label], 24) for label in model.classes]
 
 
@@ -157,7 +157,7 @@ def _scatter(
     axes: "Axes",
     points: NDArray[np.float64],
     labels: NDArray[np.int64],
-    model: KeptModel,
+    model: LoadedModel,
     *,
     few: bool,
     size: float,
@@ -212,7 +212,7 @@ def _shade_of_tasks(figure: "Figure", panels: Any, tasks: int, options: Options)
     scale.outline.set_visible(False)
 
 
-def _points(model: KeptModel, how: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _points(model: LoadedModel, how: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the positions of some test images of each class learned, and their labels."""
     per_class = max(1, min(PER_CLASS, MOST_POINTS // len(model.classes)))
     splits = [model.stream.test(task).first_per_class(per_class) for task in range(model.learned)]

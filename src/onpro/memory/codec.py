@@ -31,17 +31,17 @@ LUMA_AND_COLOUR = (
 """From red, green and blue, as in JPEG."""
 
 
-class Rounding(NamedTuple):
+class Quantum(NamedTuple):
     """How frequencies are stored: as a multiple of a step, in so many bits."""
 
     bits: int
     step: float
 
 
-Table = Sequence[Rounding]
+Table = Sequence[Quantum]
 """How each diagonal is stored, the first ones of a block; the others are not kept."""
 
-MEAN = Rounding(8, 8.0)
+MEAN = Quantum(8, 8.0)
 """Of the mean of a block, times the side of the block."""
 
 
@@ -53,7 +53,7 @@ def four_bits(frequencies: int) -> tuple[Table, Table]:
     all of it.
     """
     luma, colour = (
-        [MEAN, *(Rounding(4, step / k) for k in range(1, kept))]
+        [MEAN, *(Quantum(4, step / k) for k in range(1, kept))]
         for kept, step in ((frequencies, 64.0), (math.ceil(frequencies / 2), 32.0))
     )
     return luma, colour
@@ -100,7 +100,7 @@ def _table(amplitude: float, step: float) -> Table:
         if deviation < LEAST * step:
             break
         enough = (bits for bits in range(2, 8) if (2 ** (bits - 1) - 1) * step >= RANGE * deviation)
-        table.append(Rounding(next(enough, 8), step))
+        table.append(Quantum(next(enough, 8), step))
     return table
 
 

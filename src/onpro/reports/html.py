@@ -40,7 +40,7 @@ RUN_COLUMNS = (
     *("incremental, %", "training, s", "evaluation, s", "steps", "images seen"),
 )
 
-Value = TypeVar("Value", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
 
 
 class Picture(NamedTuple):
@@ -135,18 +135,18 @@ def content(experiments: Sequence[Experiment], skipped: Sequence[str] = ()) -> d
     }
 
 
-class Pool(Generic[Value]):
+class Pool(Generic[V]):
     """Distinct values, referred to by index."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Value, int] = {}
+        self._numbers: dict[V, int] = {}
 
-    def index(self, value: Value) -> int:
+    def index(self, value: V) -> int:
         """Return the index of a value; add it if it is new."""
         return self._numbers.setdefault(value, len(self._numbers))
 
     @property
-    def values(self) -> list[Value]:
+    def values(self) -> list[V]:
         """All values, by index."""
         return list(self._numbers)
 

@@ -19,7 +19,7 @@ from onpro.memory import Memory, retrieval
 from onpro.randomness import beta
 
 Kernel = Literal["inverse", "gaussian"]
-Rounding = Literal["exact", "plain"]
+PairRounding = Literal["exact", "plain"]
 
 CLOSEST = 1e-6
 """Two prototypes are never taken to be closer than this: 1/d must stay finite."""
@@ -131,7 +131,7 @@ def mix_confused(
     count: int,
     *,
     kernel: Kernel,
-    rounding: Rounding,
+    rounding: PairRounding,
     probability: float,
     concentration: float,
     generator: torch.Generator,
