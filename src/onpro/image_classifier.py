@@ -299,8 +299,9 @@ class ImageClassifier:
 
         A run keeps its model unless it is trained with `--keep-model no`. The images of the memory
         are part of it only with `--keep-memory`, or if the method predicts from them (iCaRL, SCR,
-        GDumb): then `partial_fit` continues exactly. Without them `partial_fit` starts with an
-        empty memory, so that what the run has learned is soon forgotten.
+        MOSE, GDumb, calibrated ones): then `partial_fit` continues exactly. Without them
+        `partial_fit` starts with an empty memory, so that what the run has learned is soon
+        forgotten.
 
         A method in a file of one's own must be known first: `onpro.methods.load_file(path)`.
 

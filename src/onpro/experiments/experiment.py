@@ -50,7 +50,7 @@ LOWER_IS_BETTER = {
 
 def named_measures(text: str) -> list[Measure]:
     """Return the measures in a comma-separated text; raise UserError if one is unknown."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in MEASURES:
             raise unknown("measure", name, MEASURES)

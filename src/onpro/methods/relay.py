@@ -59,9 +59,9 @@ class RelaySettings(TeacherSettings, ReplaySettings):
 
     rivals: Literal["all", "current", "task", "shown"] = "all"
     """Classes that images compete with for labels. all: with all classes alike; current: new images
-    with those of their task, replayed ones with all; task: as current, but each class competes with
-    replayed images as much as it is stored; shown: all images with all classes, each as much as a
-    step shows it (default ours)."""
+    with those of their task, replayed ones with all, as with the rivals "task" of wrappers; task:
+    as current, but each class competes with replayed images as much as it is stored; shown: all
+    images with all classes, each as much as a step shows it (default ours)."""
 
     contrast_weight: float = 0.0
     """Weight of a supervised contrast of all images and their views, in which each rotation of a
