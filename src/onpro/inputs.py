@@ -24,7 +24,7 @@ from onpro.errors import unknown
 from onpro.methods import Settings
 
 MAX_PIXELS = 2**20
-"""Of an image to learn from, 1024×1024."""
+"""Number of pixels of an image to learn from, such as 1024×1024."""
 MAX_MEAN = 1e6
 """Of pixels, and of their standard deviation. Pixels are in 0…1, so a larger one is a mistake."""
 
@@ -179,8 +179,8 @@ def _resized(pixels: Tensor, size: int | None) -> Tensor:
 def _require_moderate(height: int, width: int, size: int | None) -> None:
     if size is None and height * width > MAX_PIXELS:
         raise ValueError(
-            f"images of {height}×{width} pixels are too large to learn from: "
-            "give the classifier an image_size"
+            f"images of {height}×{width} pixels are too large to learn from, which takes up to "
+            f"{MAX_PIXELS:,} pixels: give the classifier an image_size"
         )
 
 

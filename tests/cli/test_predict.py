@@ -62,6 +62,11 @@ def test_an_image_that_cannot_be_read_is_named_and_the_others_classified(
     assert len(json.loads(answer.out)) == 3
     assert "the image images/1.png cannot be read" in answer.err
 
+    answer = onpro("predict", run, "gone.png", "images/2.png", "--json")
+    assert answer.status == 1
+    assert len(json.loads(answer.out)) == 1
+    assert answer.err == "onpro: there is no image gone.png.\n"
+
     answer = onpro("predict", run, "images/1.png")
     assert answer.status == 2
     assert not answer.out
@@ -76,6 +81,7 @@ def test_mistakes_are_sentences(onpro: Command, run: str, tmp_path: Path) -> Non
         (["images", "images"], "images is not the folder of a run: it has no config.json."),
         ([run, "nothing.png"], "there is no image nothing.png."),
         ([run, "empty"], "the folder empty has no image file."),
+        ([run, run], f"{run} is a run: name one run, then images."),
         ([run], "name at least one image file, or a folder that has some."),
     ):
         answer = onpro("predict", *arguments)

@@ -43,7 +43,7 @@ def imported(name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> Modul
     ("name", "examples"),
     [
         ("README.md", 2),
-        ("CONTRIBUTING.md", 8),
+        ("CONTRIBUTING.md", 10),
         ("docs/README.md", 1),
         ("docs/data.md", 1),
         ("docs/howto/own-images.md", 1),

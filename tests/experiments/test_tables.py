@@ -342,6 +342,8 @@ def test_a_memory_no_column_has_is_a_mistake() -> None:
 def test_a_method_the_table_does_not_have_is_a_mistake() -> None:
     with pytest.raises(UserError, match="method or variant of table3 'without-opee'"):
         paper_table("table3").narrowed(methods=["without-opee"])
+    with pytest.raises(UserError, match="did you mean 'relay'"):
+        paper_table("table1").narrowed(methods=["relya"])
 
 
 def test_a_registered_method_can_stand_beside_those_of_the_paper() -> None:

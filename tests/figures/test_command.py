@@ -46,8 +46,14 @@ def test_it_says_which_file_it_has_written(
         (["runs"], "there is no figure 'runs'"),
         (["sweep", "runs", "--x", "nothing"], "there is no setting of these runs 'nothing'"),
         (["paper", "runs", "--measure", "nothing"], "there is no measure 'nothing'"),
-        (["accuracy", "runs", "--measure", "forgetting"], "--measure is for the figure paper and"),
-        (["accuracy", "runs", "--x", "memory"], "--x is for the figure attention and compute and"),
+        (
+            ["accuracy", "runs", "--measure", "forgetting"],
+            "--measure is for the figures paper, sweep: leave it out",
+        ),
+        (
+            ["accuracy", "runs", "--x", "memory"],
+            "--x is for the figures attention, compute, features, sweep: leave",
+        ),
         (["attention", "runs", "--after", "1"], "--after is for the figure features: leave it out"),
         (["memory", "runs", "--tasks", "2"], "--tasks is for the figure stream without runs:"),
         (["stream", "runs", "--data", "tiny"], "--data is for the figure stream without runs:"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
@@ -87,6 +88,29 @@ def test_a_method_without_class_scores_has_no_attention(
 
 
 @pytest.mark.parametrize("name", ["features", "attention"])
+def test_an_experiment_whose_images_are_gone_is_left_out(
+    experiments: list[Experiment], name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    photos = tmp_path / "photos"
+    for k in range(6):
+        for n in range(3):
+            (photos / f"kind{k}").mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (40 * k, 0, 80 * n)).save(photos / f"kind{k}" / f"{n}.png")
+    other = replace(
+        ER, data=f"folder:{photos}", image_size=8, model="network", limit_per_class=None
+    )
+    lost = found([run(other, tmp_path / "runs")])
+    photos.rename(tmp_path / "elsewhere")
+    caplog.clear()
+    options = Options(x="" if name == "attention" else "pca")
+    FIGURES[name]([*of(experiments, "er"), *lost], options)
+    (message,) = (said for said in caplog.messages if said.startswith("left out"))
+    assert "photos does not exist" in message
+    with pytest.raises(UserError, match="photos does not exist"):
+        FIGURES[name](lost, options)
+
+
+@pytest.mark.parametrize("name", ["features", "attention"])
 def test_a_run_without_a_model_is_told_how_to_keep_one(
     experiments: list[Experiment], name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,7 +159,7 @@ def test_tasks_are_columns_where_there_are_many_experiments(
 
 
 def test_networks_after_a_task_are_those_of_the_run(experiments: list[Experiment]) -> None:
-    (models,) = load_models(of(experiments, "er")[:1], after=[1, 2, 3])
+    ((_, models),) = load_models(of(experiments, "er")[:1], after=[1, 2, 3])
     assert [model.learned for model in models] == [1, 2, 3]
     assert [sorted(model.newest) for model in models] == [[0, 1], [2, 3], [4, 5]]
     accuracy = of(experiments, "er")[0].runs[0].result["accuracy"]
@@ -203,7 +227,7 @@ def test_any_number_of_images_is_projected(count: int) -> None:
 
 def test_all_networks_are_shown_the_same_image(experiments: list[Experiment]) -> None:
     networks = of(experiments, "er")
-    models = [model for (model,) in load_models(networks)]
+    models = [model for _, (model,) in load_models(networks)]
     figure = FIGURES["attention"](networks, Options(x="fine"))
     for task in range(3):
         row = figure.axes[3 * task : 3 * task + 3]
@@ -236,7 +260,7 @@ def test_the_map_is_that_of_the_definition() -> None:
 def test_a_map_has_the_size_of_the_image_and_does_not_change_the_network(
     experiments: list[Experiment],
 ) -> None:
-    ((model,),) = load_models(of(experiments, "er")[:1])
+    ((_, (model,)),) = load_models(of(experiments, "er")[:1])
     images = model.stream.test(0).images
     before = {name: value.clone() for name, value in model.method.network.state_dict().items()}
     heat, predicted = gradcam(model.method, images[0])
@@ -255,7 +279,7 @@ def test_the_map_is_that_of_pytorch_grad_cam(
     from pytorch_grad_cam import GradCAMPlusPlus
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 
-    ((model,),) = load_models(of(experiments, "er")[:1])
+    ((_, (model,)),) = load_models(of(experiments, "er")[:1])
     method, network = model.method, model.method.network.eval()
     with torch.no_grad():
         network.classifier.weight.mul_(1e3)  # it adds 1e-6 to denominators, little beside these

@@ -140,7 +140,10 @@ def test_absolute_paths_of_a_run_are_not_stored(tmp_path: Path) -> None:
 
 
 def test_the_file_of_an_encoders_weights_is_stored_by_its_name(tmp_path: Path) -> None:
-    weights = {"encoder": "timm:resnet18", "encoder_weights": str(tmp_path / "weights.safetensors")}
+    weights: dict[str, Any] = {
+        "encoder": "timm:resnet18",
+        "encoder_weights": str(tmp_path / "weights.safetensors"),
+    }
     config = configs()[0]
     config = replace(config, settings=replace(config.settings, **weights), encoder_sha256="0" * 64)
     run = save(tmp_path / "runs", config)

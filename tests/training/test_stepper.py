@@ -91,6 +91,15 @@ def test_a_step_returns_terms_without_gradient() -> None:
     assert not any(term.requires_grad for term in terms.values())
 
 
+def test_a_step_without_terms_is_an_error() -> None:
+    class Silent(Plain):
+        def learn(self, batch: Batch) -> Any:
+            super().learn(batch)
+
+    with pytest.raises(TypeError, match="learn of Silent must return a dict of terms, not None"):
+        build(Silent).step(batches()[0])
+
+
 # Boundaries
 
 

@@ -125,7 +125,8 @@ class FigureOptions:
                 users = ("stream without runs",)
             if self.name not in users and getattr(self, one.name) != one.default:
                 option = f"--{one.name.replace('_', '-')}"
-                raise UserError(f"{option} is for the figure {' and '.join(users)}: leave it out.")
+                named = f"figure{'s' if len(users) > 1 else ''} {', '.join(users)}"
+                raise UserError(f"{option} is for the {named}: leave it out.")
 
 
 Command = command_with(Disjoint, options=FigureOptions)

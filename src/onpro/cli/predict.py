@@ -47,7 +47,15 @@ def main(arguments: Sequence[str]) -> int:
         "square and resized as those of a folder are in training."
     )
     options = parse(Command, arguments, command="onpro predict", about=about)
-    files = [file for path in options.images for file in _files(path)]
+    problems: list[str] = []
+    files: list[Path] = []
+    for path in options.images:
+        try:
+            files += _files(path)
+        except UserError as error:
+            problems.append(str(error))
+    if not files and problems:
+        raise UserError(problems[0])
     if not files:
         raise UserError("name at least one image file, or a folder that has some.")
     with importing():
@@ -56,7 +64,6 @@ def main(arguments: Sequence[str]) -> int:
     read_config(options.run)
     classifier = _load(options.run, options.device)
     found: list[dict[str, Any]] = []
-    problems: list[str] = []
     for start in range(0, len(files), AT_ONCE):
         found += _classify(classifier, files[start : start + AT_ONCE], problems)
     if not found:
@@ -86,6 +93,8 @@ def _files(path: Path) -> Iterator[Path]:
     seen = [f for f in files if not any(p.startswith(".") for p in f.relative_to(path).parts)]
     found = [file for file in seen if file.is_file()]
     if not found:
+        if (path / "config.json").is_file():
+            raise UserError(f"{path} is a run: name one run, then images.")
         raise UserError(f"the folder {path} has no image file.")
     yield from found
 

@@ -49,7 +49,7 @@ def data_folder(data_dir: Path | None) -> Path:
     folder is created if missing.
     """
     if data_dir is not None:
-        return _existing(data_dir, "--data-dir")
+        return _existing(Path(data_dir), "--data-dir")
     if os.environ.get("ONPRO_DATA"):
         return _existing(default_folder(), "ONPRO_DATA")
     cache = default_folder()

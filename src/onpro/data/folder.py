@@ -82,7 +82,10 @@ def _find(path: Path, seed: int) -> tuple[Files, Files]:
     """Return the files of the training and of the test images."""
     if not path.is_dir():
         problem = "is a file" if path.exists() else "does not exist"
-        raise UserError(f"the image folder {path} {problem}; correct the path in folder:PATH.")
+        raise UserError(
+            f"the image folder {path} {problem}; correct the path in folder:PATH. A run that has "
+            "begun needs it there."
+        )
     if (path / "train").is_dir() and (path / "test").is_dir():
         return _existing_split(path)
     return _random_split(path, seed)

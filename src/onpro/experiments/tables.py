@@ -103,7 +103,9 @@ class PaperTable:
             return [Row(resolved, resolved)]
         if not found:
             known = {name for row in self.rows for name in (row.method, row.recipe) if name}
-            raise unknown(f"method or variant of {self.name}", name, known)
+            raise unknown(
+                f"method or variant of {self.name}", name, known | {*registered_methods()}
+            )
         return found
 
     def _places_for(

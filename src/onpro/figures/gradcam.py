@@ -58,7 +58,8 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
     if maps not in MAPS:
         raise UserError(f"attention is drawn on the {' or '.join(MAPS)} maps, not '{maps}'.")
     kept = drawable(experiments, lambda one: lacks_model(one) or lacks_scores(one))
-    models = [model for (model,) in load_models(kept, options.data_dir)]
+    loaded = list(load_models(kept, options.data_dir))
+    kept, models = [one for one, _ in loaded], [model for _, (model,) in loaded]
     if any(model.stream.classes != models[0].stream.classes for model in models):
         raise UserError(
             "these runs differ in their classes or the order of classes; name runs that agree."

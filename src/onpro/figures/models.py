@@ -1,5 +1,6 @@
 """Load the models that runs have kept, with the streams of their test images."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from onpro.runs import RunConfig, SharedImages, make_stream, prepare, read_confi
 from onpro.runs.folder import RunFolder
 from onpro.runs.model import load_network
 from onpro.streams import ClassIncremental
+from onpro.text import visible
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,10 @@ class LoadedModel:
 
 def load_models(
     experiments: Iterable[Experiment], data_dir: Path | None = None, after: Sequence[int] = ()
-) -> Iterator[list[LoadedModel]]:
-    """Yield the models of each experiment after some tasks, each from one of its runs.
+) -> Iterator[tuple[Experiment, list[LoadedModel]]]:
+    """Yield experiments and their models after some tasks, each from one of its runs.
+
+    Experiments whose images are gone are left out with a warning; it is an error if all are.
 
     Args:
         experiments: Those that `lacks_model` says nothing about.
@@ -49,17 +55,31 @@ def load_models(
         after: Tasks from 1; default: the last.
     """
     images = SharedImages()
+    gone: list[str] = []
+    found = False
     for one in experiments:
         folder = next(_folders(one))
         config = read_config(folder)
         config = replace(config, device="cpu", engine="eager", precision="fp32", probe="none")
         config = replace(config, data_dir=data_dir or config.data_dir)
-        stream = make_stream(config, images(config))
+        try:
+            stream = make_stream(config, images(config))
+        except UserError as error:
+            gone.append(str(error))
+            continue
+        found = True
         tasks = after or [stream.num_tasks]
         wrong = [task for task in tasks if not 1 <= task <= stream.num_tasks]
         if wrong:
             raise UserError(f"{one} has tasks 1 to {stream.num_tasks}, not {wrong[0]}.")
-        yield [LoadedModel(_method(folder, config, stream, images, t), stream, t) for t in tasks]
+        yield (
+            one,
+            [LoadedModel(_method(folder, config, stream, images, t), stream, t) for t in tasks],
+        )
+    if gone and not found:
+        raise UserError(gone[0])
+    for said in gone:
+        LOG.warning("left out: %s", visible(said))
 
 
 def lacks_model(experiment: Experiment) -> str:

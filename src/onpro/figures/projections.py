@@ -63,8 +63,8 @@ def features(experiments: Sequence[Experiment], options: Options) -> "Figure":
     how = options.x or "tsne"
     if how not in PROJECTIONS:
         raise UserError(f"features are projected by {' or '.join(PROJECTIONS)}, not '{how}'.")
-    kept = drawable(experiments, lacks_model)
-    models = list(load_models(kept, options.data_dir, options.after))
+    loaded = list(load_models(drawable(experiments, lacks_model), options.data_dir, options.after))
+    kept, models = [one for one, _ in loaded], [of for _, of in loaded]
     names, common = names_of(kept)
     grid = _arranged(models, names, MOST_COLUMNS[options.width])
     shown = [model for own in models for model in own]

@@ -59,6 +59,9 @@ class Stepper:
         progress = self.method.progress
         with self._training(), self._autocasting():
             terms = self._learn(batch)
+        if not isinstance(terms, Mapping):
+            name = type(self.method).__name__
+            raise TypeError(f"learn of {name} must return a dict of terms, not {terms!r}")
         self.method.after_step(batch)
         progress.steps += 1
         progress.steps_in_task += 1
