@@ -66,6 +66,15 @@ def test_attention_has_a_row_for_each_task_and_a_column_for_each_network(
     assert "task 3" in texts(figure)
 
 
+@pytest.mark.parametrize("name", ["gdumb", "er-calibrated"])
+def test_attention_shows_networks_that_learn_or_predict_with_the_memory(
+    name: str, tmp_path: Path
+) -> None:
+    config = replace(ER, method=name, settings=settings_for(name, "tiny"), model="network")
+    figure = FIGURES["attention"](found([run(config, tmp_path)]), Options())
+    assert len(figure.axes) == 3 * 2
+
+
 def test_more_networks_than_fit_are_below_each_other(
     experiments: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
