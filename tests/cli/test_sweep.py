@@ -107,7 +107,8 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(onpro: Command, tmp_path
     assert len(re.findall(failed, answer.err, re.MULTILINE)) == 1, "told once"
     assert answer.err.splitlines()[-1] == "1 run failed, see above."
     assert len(results(tmp_path / "runs")) == 1
-    assert any(line.startswith("er, limit_per_class=4 ") for line in answer.out.splitlines())
+    assert answer.out.startswith("tiny, M = 100, limit_per_class=4\n")
+    assert any(line.startswith("er ") for line in answer.out.splitlines())
 
     again = onpro("sweep", "sweep.toml", "--device", "cpu")
     assert again.status == 1

@@ -90,10 +90,10 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
 
     first = onpro(*SMOKE)
     assert first.status == 0, first.err
-    assert first.out.startswith("tiny, M = 20\n")
+    assert first.out.startswith("tiny, M = 20, limit_per_class=8\n")
     (row,) = [line.split() for line in first.out.splitlines() if line.startswith("er")]
-    assert row[2] == "2"
-    assert row[6:] == ["n", "too", "small"]
+    assert row[1] == "2"
+    assert row[5:] == ["n", "too", "small"]
     assert "paper" not in first.out, "the paper does not have it"
     assert "2 of 2 done" in first.err
     results = list((tmp_path / "out").glob("er-tiny-m20-s?-*/result.json"))

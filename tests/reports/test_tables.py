@@ -3,17 +3,18 @@
 import csv
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onpro.errors import UserError
+from onpro.experiments.comparison import compare
 from onpro.experiments.grouping import found
 from onpro.methods import settings_for
 from onpro.reports.formats import Format
-from onpro.reports.tables import conditions, results
+from onpro.reports.tables import comparisons, conditions, results
 from onpro.runs import Finished
 from onpro.runs.reading import read_runs
 from tests.reports.made_up import result
@@ -115,6 +116,23 @@ def test_values_after_each_task() -> None:
     assert header[4:7] == ["after 1", "after 2", "accuracy, %"]
     assert accuracy[4:7] == ["90.0", "67.5", "67.5 ± 3.5"]
     assert forgetting[4:7] == ["0.0", "17.5", "17.5 ± 3.5"]
+
+
+def test_what_is_given_to_all_by_hand_is_above_the_table() -> None:
+    runs = [finished(name, seed, 50.0 + seed) for name in ("er", "onpro") for seed in (0, 1)]
+    first, second = found(runs)
+    given = [
+        replace(first, by_hand=("limit_per_class=8",)),
+        replace(second, by_hand=("limit_per_class=8", "rate=1")),
+    ]
+    names = ["er", "onpro, rate=1"]
+    heading, _, _, *rows = results(given, "text", measures=["accuracy"]).splitlines()
+    assert heading == "cifar10, M = 200, limit_per_class=8"
+    assert [row.split("  ")[0] for row in rows] == names
+    assert "er, limit_per_class=8 |" in results(given, "markdown", measures=["accuracy"])
+    heading, _, _, row = comparisons(compare(given, ["accuracy"]), "text").splitlines()
+    assert heading == "cifar10, M = 200, limit_per_class=8, accuracy"
+    assert row.split()[:3] == ["er", "onpro,", "rate=1"]
 
 
 def test_of_a_long_stream_some_tasks_are_shown() -> None:

@@ -147,7 +147,8 @@ def drawable(
     """
     problems = [problem(one) for one in experiments]
     if all(problems):
-        raise UserError(problems[0])
+        several = f"none of these {len(problems)} experiments can be drawn: "
+        raise UserError(f"{several if len(problems) > 1 else ''}{problems[0]}")
     for said in filter(None, problems):
         LOG.warning("left out: %s", visible(said))
     return [one for one, said in zip(experiments, problems, strict=True) if not said]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 
 from onpro.experiments import Summary, summarise
@@ -30,7 +31,11 @@ from onpro.reports.formats import (
 from onpro.runs.result import machine
 from onpro.text import visible, written
 
-PLACE = [Column("data", "data", heading="{}"), Column("memory", "memory", heading="M = {}")]
+PLACE = [
+    Column("data", "data", heading="{}"),
+    Column("memory", "memory", heading="M = {}"),
+    Column("shared", "", heading="{}", for_people=True),
+]
 
 COMPARISONS = [
     Column("first", "first"),
@@ -89,8 +94,9 @@ def results(
     if kind == "latex":
         return "\n\n".join(_latex(experiments, measure) for measure in measures)
     tables = []
+    shared = _shared(experiments, kind)
     for measure in measures:
-        rows = [_record(one, measure) for one in experiments]
+        rows = [_record(one, measure, shared) for one in experiments]
         columns = _columns(measure)
         if by_task and measure in CURVES:
             tasks = evenly(max(map(_tasks, experiments), default=0), MOST_TASKS)
@@ -100,7 +106,8 @@ def results(
             ]
             after = [Column(f"task {task}", f"after {task + 1}", ".1f") for task in tasks]
             columns = [c for c in columns if c.key != "bounds"]
-            columns[4:4] = after
+            before = [column.key for column in columns].index("value")
+            columns[before:before] = after
         tables.append(render(rows, columns, kind))
     return "\n\n".join(tables)
 
@@ -125,7 +132,9 @@ def with_comparisons(
 
 def comparisons(compared: Iterable[Comparison], kind: Format) -> str:
     """Return a table of differences with confidence intervals and p values."""
-    return render([_comparison(one) for one in compared], COMPARISONS, kind)
+    compared = list(compared)
+    shared = _shared([side for one in compared for side in (one.first, one.second)], kind)
+    return render([_comparison(one, shared) for one in compared], COMPARISONS, kind)
 
 
 def conditions(experiments: Iterable[Experiment], measures: Sequence[Measure] = IN_TABLES) -> str:
@@ -164,11 +173,28 @@ def _columns(measure: Measure) -> list[Column]:
     ]
 
 
-def _record(experiment: Experiment, measure: Measure) -> dict[str, formats.Value]:
+def _shared(experiments: Sequence[Experiment], kind: Format) -> tuple[str, ...]:
+    """Return what is given by hand to all experiments, if tables have headings for it."""
+    if kind != "text" or not experiments:
+        return ()
+    return tuple(
+        part for part in experiments[0].by_hand if all(part in one.by_hand for one in experiments)
+    )
+
+
+def _name(experiment: Experiment, shared: Sequence[str]) -> str:
+    own = tuple(part for part in experiment.by_hand if part not in shared)
+    return replace(experiment, by_hand=own).name
+
+
+def _record(
+    experiment: Experiment, measure: Measure, shared: Sequence[str]
+) -> dict[str, formats.Value]:
     record: dict[str, formats.Value] = {
-        "name": experiment.name,
+        "name": _name(experiment, shared),
         "data": experiment.data,
         "memory": experiment.memory,
+        "shared": ", ".join(shared) or None,
         "n": len(experiment.values(measure)),
     }
     paper = experiment.paper.get(measure)
@@ -308,14 +334,15 @@ def _latex_cell(summary: Summary | None, best: float | None) -> str:
     return rf"\textbf{{{text}}}" if mean == best else text
 
 
-def _comparison(comparison: Comparison) -> Mapping[str, formats.Value]:
+def _comparison(comparison: Comparison, shared: Sequence[str]) -> Mapping[str, formats.Value]:
     found, first, second = comparison.difference, comparison.first, comparison.second
     a, b = found.n
     return {
-        "first": first.name,
-        "second": second.name,
+        "first": _name(first, shared),
+        "second": _name(second, shared),
         "data": first.data,
         "memory": first.memory,
+        "shared": ", ".join(shared) or None,
         "measure": comparison.measure,
         "test": found.test,
         "runs": f"{a} pairs" if found.test == "paired" else f"{a} + {b}",
