@@ -328,7 +328,7 @@ def test_mistakes_are_one_sentence(onpro: Command, arguments: list[str], sentenc
 
 def test_a_second_ctrl_c_ends_at_once(onpro: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bar, "on_step", signalled(signal.SIGINT, times=2))
-    answer = onpro("run", "er", *TINY)
+    answer = onpro("run", "er", *TINY, "--checkpoint-every", "0")
     assert answer.status == 130
     assert "step 2 of 6 is saved" in answer.err, "the fourth step was not waited for"
 

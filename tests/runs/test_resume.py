@@ -186,7 +186,13 @@ def test_a_configuration_comes_back_from_its_file(tmp_path: Path, name: str) -> 
         name, settings_for(name, "cifar10"), data="tiny", data_dir=tmp_path, tasks=2, device="cpu"
     )
     with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path, trainer=prepare(ER), listeners=[raising(KeyboardInterrupt(), task=1)])
+        run(
+            config,
+            tmp_path,
+            trainer=prepare(ER),
+            listeners=[raising(KeyboardInterrupt(), task=1)],
+            checkpoint_every=0,
+        )
     assert read_config(tmp_path / config.folder) == config
 
 
@@ -273,7 +279,7 @@ def test_a_later_failure_keeps_the_last_checkpoint_and_says_where(
     tmp_path: Path, error: BaseException, undisturbed: Finished
 ) -> None:
     with pytest.raises(UserError if isinstance(error, OSError) else type(error)) as raised:
-        run(ER, tmp_path, listeners=[raising(error)])
+        run(ER, tmp_path, listeners=[raising(error)], checkpoint_every=0)
     folder = tmp_path / ER.folder
     told = str(raised.value) + " ".join(getattr(raised.value, "__notes__", []))
     assert str(folder) in told
@@ -573,7 +579,7 @@ def test_a_disk_that_fills_up_in_mid_run_loses_nothing(
                 pass
 
     with pytest.raises(UserError, match=r"no space left.*checkpoint of step 2 is kept in"):
-        run(ER, small_disk, listeners=[AfterTask(1, fill)])
+        run(ER, small_disk, listeners=[AfterTask(1, fill)], checkpoint_every=0)
     assert checkpoints_in(small_disk / ER.folder) == ["step-2.onpro"]
     ballast.unlink()
     assert same_run(run(ER, small_disk), undisturbed)

@@ -152,13 +152,16 @@ def test_a_state_is_saved_after_the_interval(
     monkeypatch.setattr("onpro.training.checkpoint.time.monotonic", lambda: now)
     asked: list[int] = []
     writer = CheckpointWriter(Checkpoints(tmp_path), 30, stop=lambda: asked[0] if asked else None)
-    never = CheckpointWriter(Checkpoints(tmp_path), 0)
-    assert not writer.should_save()
+    after_tasks = CheckpointWriter(Checkpoints(tmp_path), 0)
+    assert not writer.should_save(task_over=False)
+    assert not writer.should_save(task_over=True)
     now = 131.0
-    assert writer.should_save()
-    assert not never.should_save()
+    assert writer.should_save(task_over=False)
+    assert writer.should_save(task_over=True)
+    assert not after_tasks.should_save(task_over=False)
+    assert after_tasks.should_save(task_over=True)
     writer.save({"stream": {"position": 1}})
-    assert not writer.should_save()
+    assert not writer.should_save(task_over=True)
     assert not writer.should_stop()
     asked.append(signal.SIGINT)
     assert writer.should_stop()
@@ -208,7 +211,7 @@ class Counting:
     def __init__(self) -> None:
         self.saved: list[int] = []
 
-    def should_save(self) -> bool:
+    def should_save(self, *, task_over: bool) -> bool:
         return True
 
     def should_stop(self) -> bool:
@@ -223,6 +226,20 @@ def test_the_state_after_a_task_is_saved_once() -> None:
     trainer.checkpointer = checkpointer = Counting()
     trainer.run()
     assert checkpointer.saved == list(range(1, len(trainer.stream) + 1))
+
+
+class Never(Counting):
+    """A checkpointer for which it is never time to save."""
+
+    def should_save(self, *, task_over: bool) -> bool:
+        return False
+
+
+def test_the_last_state_is_saved_in_any_case() -> None:
+    trainer = trainer_of()
+    trainer.checkpointer = checkpointer = Never()
+    trainer.run()
+    assert checkpointer.saved == [len(trainer.stream)]
 
 
 def test_other_files_and_links_are_left_alone(tmp_path: Path) -> None:

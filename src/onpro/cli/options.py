@@ -102,7 +102,7 @@ class ExecutionOptions:
 
     checkpoint_every: float = CHECKPOINT_EVERY
     """Seconds between two checkpoints, from which an interrupted run is resumed; 0 saves one after
-    each task only."""
+    each task instead."""
 
     tensorboard: bool = False
     """Also log to TensorBoard, in the run folder."""

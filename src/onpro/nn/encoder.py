@@ -24,3 +24,12 @@ class Encoder(nn.Module):
         def __call__(self, images: Tensor) -> Tensor:
             """Return the features (n, out_features) of images."""
             ...
+
+
+def mean_over_positions(maps: Tensor) -> Tensor:
+    """Return the mean (n, channels) of each of the maps (n, channels, height, width).
+
+    Channels come last in memory. Taken in that order, the mean has a gradient that is laid out like
+    the maps; otherwise the backward pass of the ReLU before it takes ten times as long on a CPU.
+    """
+    return maps.permute(0, 2, 3, 1).mean((1, 2))

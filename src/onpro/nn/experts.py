@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from onpro.errors import UserError
 from onpro.nn import GrowingLinear, seeded
 from onpro.nn.batch_norm import BatchNorm
-from onpro.nn.encoder import Encoder
+from onpro.nn.encoder import Encoder, mean_over_positions
 from onpro.nn.network import Network
 from onpro.randomness import derive_seed
 
@@ -42,7 +42,7 @@ class ExpertEncoder(Encoder):
         *early, last = self.trunk.stages(images)
         branches = zip(early, self.gates, self.branches, strict=True)
         maps = [branch(gate(x) * x) for x, gate, branch in branches]
-        return torch.cat([x.mean((2, 3)) for x in (*maps, last)], dim=1)
+        return torch.cat([mean_over_positions(x) for x in (*maps, last)], dim=1)
 
 
 class Block(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, pad
 
 from onpro.nn.batch_norm import BatchNorm
-from onpro.nn.encoder import Encoder
+from onpro.nn.encoder import Encoder, mean_over_positions
 from onpro.torch_private import in_function_transform
 
 HALF = (torch.float16, torch.bfloat16)
@@ -65,7 +65,9 @@ class ResNet18(Encoder):
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, out_features) of images (n, channels, height, width)."""
         maps = self.stages(images)[-1]
-        return maps.mean((2, 3)) if self.is_global else avg_pool2d(maps, self.square).flatten(1)
+        if self.is_global:
+            return mean_over_positions(maps)
+        return avg_pool2d(maps, self.square).flatten(1)
 
     def stages(self, images: Tensor) -> list[Tensor]:
         """Return the feature maps after each of the four stages."""

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from onpro.nn.batch_norm import BatchNorm
-from onpro.nn.encoder import Encoder
+from onpro.nn.encoder import Encoder, mean_over_positions
 
 
 class Slim(Encoder):
@@ -33,7 +33,7 @@ class Slim(Encoder):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (n, out_features) of images (n, channels, height, width)."""
-        return self.stages(images)[-1].mean((2, 3))
+        return mean_over_positions(self.stages(images)[-1])
 
     def stages(self, images: Tensor) -> list[Tensor]:
         """Return the feature maps after each convolution."""

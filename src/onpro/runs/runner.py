@@ -213,7 +213,7 @@ def running(
         tensorboard: log for TensorBoard too.
         trainer: what `prepare(config)` gave, if that was called already.
         fresh: start over, whatever there is.
-        checkpoint_every: seconds between two checkpoints; 0: only after each task.
+        checkpoint_every: seconds between two checkpoints; 0: one after each task instead.
         stop: asked after each step; the number of a signal ends the run with a checkpoint, and
             `Interrupted` is raised.
     """

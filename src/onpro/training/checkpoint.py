@@ -126,14 +126,14 @@ class Stopped(Exception):  # noqa: N818 # it is no error
 
 
 class CheckpointWriter:
-    """Saves a run's state at fixed intervals, after each task, and before it stops.
+    """Saves a run's state at fixed intervals, or after each task, and before it stops.
 
     `save` copies the state, and a background thread writes the copy. The next `save`, a stop and
     `close` wait for it, and raise its errors.
 
     Args:
         checkpoints: Where to save.
-        every: Seconds between two checkpoints; 0 for checkpoints after each task only.
+        every: Seconds between two checkpoints; 0: one after each task instead.
         stop: Returns the signal that asks the run to stop, or None.
         extra_state: Returns what to save in addition to the state of the trainer.
     """
@@ -155,9 +155,11 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._pending: Future[None] | None = None
 
-    def should_save(self) -> bool:
-        """Return whether the interval has passed."""
-        return self._every > 0 and time.monotonic() - self._last >= self._every
+    def should_save(self, *, task_over: bool) -> bool:
+        """Return whether the interval has passed, or without one, whether a task is over."""
+        if not self._every:
+            return task_over
+        return time.monotonic() - self._last >= self._every
 
     def should_stop(self) -> bool:
         """Return whether a signal asks the run to stop."""
@@ -193,5 +195,5 @@ def require_interval(seconds: float) -> None:
     if not seconds >= 0:
         raise UserError(
             f"the time between checkpoints must be 0 seconds or more, not {seconds}; "
-            "0 saves one after each task only."
+            "0 saves one after each task instead."
         )

@@ -51,8 +51,11 @@ class Listener(Protocol):
 class Checkpointer(Protocol):
     """Saves the state of a run, so that it can be resumed after an interruption."""
 
-    def should_save(self) -> bool:
-        """Return whether to save the state now; called after every step, without device sync."""
+    def should_save(self, *, task_over: bool) -> bool:
+        """Return whether to save the state now, without device sync.
+
+        Called after every step, and with `task_over` after the evaluation of a task.
+        """
 
     def should_stop(self) -> bool:
         """Return whether to save the state now and end the run; called after every step."""

@@ -117,7 +117,7 @@ class Trainer:
             position = self.stream.position
             due, task_over = self._evaluation_due(), self._task_over()
             logged = position % self.log_every == 0 or position == 1 or task_over
-            saving = self._should_save(task_over)
+            saving = self._should_stop() or (not task_over and self._should_save())
             probe = self.probe if self.probe and self.probe.is_due(position) else None
             if logged or saving or due or probe:
                 values = _read(terms)  # host–device sync
@@ -143,13 +143,12 @@ class Trainer:
             self.shared_by = max(self.shared_by, runs)
             away += time.perf_counter() - paused
 
-    def _should_save(self, task_over: bool) -> bool:
-        """Return whether to save the state after this step; after a task it is saved anyway."""
-        if self.checkpointer is None:
-            return False
-        return self.checkpointer.should_stop() or (
-            self.checkpointer.should_save() and not task_over
-        )
+    def _should_stop(self) -> bool:
+        return self.checkpointer is not None and self.checkpointer.should_stop()
+
+    def _should_save(self, *, task_over: bool = False) -> bool:
+        """Return whether to save the state; at the end of a task that waits for the evaluation."""
+        return self.checkpointer is not None and self.checkpointer.should_save(task_over=task_over)
 
     def _evaluation_due(self) -> bool:
         """Return whether all steps before the next evaluation are done."""
@@ -163,7 +162,10 @@ class Trainer:
         return evaluated < self.stream.num_tasks and self.stream.position == end
 
     def _evaluate(self) -> None:
-        """Evaluate; at the end of a task, finish it before and save the state after."""
+        """Evaluate; at the end of a task, finish it before and save the state after, if it is due.
+
+        The last state is saved in any case: the result that follows may find no room on the disk.
+        """
         task_over = self._task_over()
         over = self.stream.position == len(self.stream)
         if task_over and (self.stream.announces_tasks or over):
@@ -178,7 +180,8 @@ class Trainer:
         if task_over:
             self._report_evaluation()
             self._warn_of_short_tasks()
-            self._save()
+            if over or self._should_stop() or self._should_save(task_over=True):
+                self._save()
 
     def _finish_task(self) -> None:
         clock = time.perf_counter()
