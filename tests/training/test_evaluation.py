@@ -46,6 +46,25 @@ def test_every_image_is_counted_once(
     assert confusion.sum(dim=1).tolist() == [9, 9, 9, 9]
 
 
+@pytest.mark.parametrize(
+    ("at_once", "predicted"), [(1000, [36]), (20, [18, 18]), (7, [7, 7, 4] * 2)]
+)
+def test_small_tasks_are_predicted_together(
+    method: ER, monkeypatch: pytest.MonkeyPatch, at_once: int, predicted: list[int]
+) -> None:
+    monkeypatch.setattr(evaluation, "TEST_BATCH", at_once)
+    predict, sizes = method.predict, []
+
+    def noting(images: Tensor) -> Tensor:
+        sizes.append(len(images))
+        return predict(images)
+
+    monkeypatch.setattr(method, "predict", noting)
+    stream = ClassIncremental(DATA, 2)
+    confusion_matrix(method, [stream.test(0), stream.test(1)], 4)
+    assert sizes == predicted
+
+
 def test_classes_that_are_not_examined_have_empty_rows(method: ER) -> None:
     confusion = confusion_matrix(method, [ClassIncremental(DATA, 2).test(0)], 4)
     assert confusion.sum(dim=1).tolist() == [9, 9, 0, 0]

@@ -38,9 +38,8 @@ class CueRates(NamedTuple):
 def confusion_matrix(method: AnyMethod, splits: Iterable[Split], classes: int) -> Tensor:
     """Return the counts (classes, classes) by true (row) and predicted class, on the CPU."""
     cells = torch.zeros(classes * classes, dtype=torch.int64, device=method.context.device)
-    for split in splits:
-        for part in _parts(split):
-            cells += _cells(part, method.predict(part.images), classes)
+    for part in _joined(part for split in splits for part in _parts(split)):
+        cells += _cells(part, method.predict(part.images), classes)
     return cells.view(classes, classes).cpu()
 
 
@@ -84,6 +83,23 @@ def _parts(split: Split) -> Iterator[Split]:
     """Yield the images and labels of a split in parts of `TEST_BATCH`."""
     everything = torch.arange(len(split), device=split.labels.device)
     return split.batches(everything.split(TEST_BATCH))
+
+
+def _joined(parts: Iterable[Split]) -> Iterator[Split]:
+    """Join consecutive parts of up to `TEST_BATCH` images: many small ones would take longer."""
+    waiting: list[Split] = []
+    for part in parts:
+        if waiting and sum(map(len, waiting)) + len(part) > TEST_BATCH:
+            yield _concatenated(waiting)
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield _concatenated(waiting)
+
+
+def _concatenated(parts: Sequence[Split]) -> Split:
+    images, labels = [part.images for part in parts], [part.labels for part in parts]
+    return Split(torch.cat(images), torch.cat(labels))
 
 
 def _cells(part: Split, predicted: Tensor, classes: int) -> Tensor:
