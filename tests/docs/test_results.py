@@ -307,5 +307,5 @@ def test_the_trials_of_the_search_can_be_planned() -> None:
     planned = plan(setups, ROOT / "results", Place(precision="bf16"))
     assert not planned.problems()
     cells = {(one.data, one.memory) for one in setups}
-    assert cells == {("cifar100", 1000), ("cifar10", 200)}
+    assert cells == {("cifar100", 1000), ("cifar10", 200), ("tinyimagenet", 2000)}
     assert all(("validation", 0.1) in one.stream for one in setups)
