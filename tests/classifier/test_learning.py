@@ -111,6 +111,30 @@ def test_what_a_thread_in_half_precision_asks_changes_no_answer(make: Any, photo
     np.testing.assert_array_equal(classifier.predict_proba(images), usual)
 
 
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [
+        ("er-mkd", "onpro.nn.average.weights"),
+        ("er-calibrated", "onpro.methods.calibrated.rotations"),
+    ],
+)
+def test_an_interrupted_prediction_changes_no_answer(
+    make: Any, photos: Any, monkeypatch: pytest.MonkeyPatch, method: str, part: str
+) -> None:
+    images, labels = photos(20)
+    classifier = make(method).partial_fit(images, labels)
+    usual = classifier.clone().predict_proba(images)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            classifier.predict(images)
+    np.testing.assert_array_equal(classifier.predict_proba(images), usual)
+
+
 def test_what_cannot_be_trained_is_a_value_error(make: Any, photos: Any) -> None:
     classifier = make()
     classifier.partial_fit(*photos(3))
