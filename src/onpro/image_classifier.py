@@ -1,7 +1,7 @@
 """A classifier for a stream whose classes are not known in advance."""
 
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from threading import Lock
@@ -50,9 +50,17 @@ OWN = ("method", "memory", "seed", "device", "precision", "batch_size", "image_s
 def in_training_mode() -> Iterator[None]:
     """Decorator of what creates or trains tensors, whatever the caller has set in torch.
 
-    Services may wrap all they do in `torch.inference_mode()`, or have another default dtype.
+    Services may wrap all they do in `torch.inference_mode()` or `torch.autocast`, or have another
+    default dtype or device.
     """
-    with torch.inference_mode(False), float32_by_default():
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(float32_by_default())
+        # Only where it is needed: the outermost autocast keeps its cache from step to step.
+        for kind in filter(torch.is_autocast_enabled, ("cpu", "cuda")):
+            stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":  # a default of torch slows all its calls down
+            stack.enter_context(torch.device("cpu"))
         yield
 
 
@@ -203,6 +211,7 @@ class ImageClassifier:
         return self._fitted().seen
 
     @property
+    @in_training_mode()
     def memory_(self) -> Remembered:
         """The images that are kept, and their labels."""
         with self._lock:
@@ -244,6 +253,7 @@ class ImageClassifier:
             raise OSError(error.errno, reason) from error  # of the same kind, by its number
 
     @classmethod
+    @in_training_mode()
     def load(
         cls,
         path: str | Path,

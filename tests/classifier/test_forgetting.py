@@ -192,6 +192,22 @@ def test_gdumb_has_learned_its_memory_when_it_is_asked(make: Any, photos: Any) -
     assert set(classifier.predict(images)) & {10, 11, 12}
 
 
+def test_gdumb_trains_again_if_its_training_was_interrupted(
+    make: Any, photos: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, labels = photos(20)
+    broken, usual = (make("gdumb", epochs=2).partial_fit(images, labels) for _ in range(2))
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(broken.method_), "rehearse", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            broken.predict(images)
+    np.testing.assert_array_equal(broken.predict_proba(images), usual.predict_proba(images))
+
+
 def test_asking_gdumb_does_not_change_what_it_learns(
     make: Any, photos: Any, fingerprint: Any, tmp_path: Path
 ) -> None:

@@ -53,6 +53,20 @@ def test_a_copy_goes_on_exactly_as_the_original(
     np.testing.assert_array_equal(twin.predict_proba(images), original.predict_proba(images))
 
 
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_the_first_image_can_be_saved(
+    make: Any, photos: Any, fingerprint: Any, tmp_path: Path, method: str
+) -> None:
+    """Some methods only fill their memory then, and have drawn no random number for it."""
+    images, labels = photos(3)
+    original = make(method).partial_fit(images[:1], labels[:1])
+    original.save(tmp_path / "c.onpro")
+    twins = [OnlineClassifier.load(tmp_path / "c.onpro", device="cpu"), original.clone()]
+    for each in (original, *twins):
+        each.partial_fit(images, labels)
+        assert fingerprint(each) == fingerprint(original)
+
+
 @pytest.mark.parametrize("method", ["er", "agem", "mose"])
 def test_an_encoder_of_the_user_may_have_weights_that_nothing_uses(
     make: Any, photos: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str

@@ -78,6 +78,63 @@ def test_the_default_dtype_of_the_caller_changes_nothing(
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.parametrize("method", ["er", "cope", "icarl", "pass", "er-compressed"])
+@pytest.mark.parametrize("where", ["autocast", "device"])
+def test_the_precision_and_the_default_device_of_the_caller_change_nothing(
+    make: Any, photos: Any, tmp_path: Any, method: str, where: str
+) -> None:
+    images, labels = photos(6)
+
+    def use() -> list[Any]:
+        classifier = make(method).partial_fit(list(images), np.sort(labels))
+        classifier.partial_fit(images, labels + 1).forget(2)
+        classifier.save(tmp_path / "a.onpro")
+        twins = [OnlineClassifier.load(tmp_path / "a.onpro", device="cpu"), classifier.clone()]
+        known = [each.predict_proba(images) for each in (classifier, *twins)]
+        return [*known, twins[0].memory_.images]
+
+    usual = use()
+    # Nothing can be computed on the device "meta".
+    with torch.autocast("cpu", torch.bfloat16) if where == "autocast" else torch.device("meta"):
+        odd = use()
+    for here, there in zip(usual, odd, strict=True):
+        np.testing.assert_array_equal(there, here)
+
+
+def test_what_a_thread_in_half_precision_asks_changes_no_answer(make: Any, photos: Any) -> None:
+    """Class means are kept from one prediction to the next."""
+    images, labels = photos(12)
+    classifier = make("icarl", batch_size=1).partial_fit(images, labels)
+    usual = classifier.clone().predict_proba(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        classifier.predict_proba(images)
+    np.testing.assert_array_equal(classifier.predict_proba(images), usual)
+
+
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [
+        ("er-mkd", "onpro.nn.average.weights"),
+        ("er-calibrated", "onpro.methods.calibrated.rotations"),
+    ],
+)
+def test_an_interrupted_prediction_changes_no_answer(
+    make: Any, photos: Any, monkeypatch: pytest.MonkeyPatch, method: str, part: str
+) -> None:
+    images, labels = photos(20)
+    classifier = make(method).partial_fit(images, labels)
+    usual = classifier.clone().predict_proba(images)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            classifier.predict(images)
+    np.testing.assert_array_equal(classifier.predict_proba(images), usual)
+
+
 def test_what_cannot_be_trained_is_a_value_error(make: Any, photos: Any) -> None:
     classifier = make()
     classifier.partial_fit(*photos(3))

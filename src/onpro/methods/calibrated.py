@@ -73,13 +73,14 @@ class Calibrated(Wrapper[Settings]):
         if not len(memory):
             return super().predictor
         if copy.moment != self.moment:
+            copy.moment = None  # an error leaves half the statistics
             copy.take(super().predictor)
-            copy.moment = self.moment
             blocks = copy.network.outputs_per_class
             with copy.network.evaluating(), collecting_statistics(copy.network):
                 for images in memory.image_batches(EVAL_BATCH):
                     for turned in rotations(self.normalise(images), blocks).chunk(blocks):
                         copy.network(turned)
+            copy.moment = self.moment
         return copy.network
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

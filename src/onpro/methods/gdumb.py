@@ -129,7 +129,6 @@ class GDumb(Method[GDumbSettings]):
 
     def rehearsal(self) -> Iterator[Batch]:
         """Reinitialise the network; then the memory in random order, epoch by epoch."""
-        self.learned = self.memory.fields["arrived"].clone()
         classes = self.network.classes
         seed = derive_seed(self.context.seed, f"network after task {self.progress.task}")
         self.network = self.make_network(seed=seed)
@@ -148,6 +147,7 @@ class GDumb(Method[GDumbSettings]):
             for slots in shuffled[: stored // size * size].split(size):
                 replay = self.memory.take(slots)
                 yield Batch(replay.images, replay.labels, task=None, classes=())
+        self.learned = self.memory.fields["arrived"].clone()  # unless an error ends the training
 
     def rehearse(self, stored: Batch) -> Terms:
         """One optimizer step on stored images, its gradient clipped."""

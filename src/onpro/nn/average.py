@@ -84,12 +84,13 @@ class MeanNetwork:
         """Return the mean of two networks, computed anew at each moment of learning."""
         if self.moment == moment:
             return self.network
-        self.moment = moment
+        self.moment = None  # an error leaves half a mean
         widen(self.network, first.classifier.out_features)
         torch._foreach_copy_(weights(self.network), weights(first))
         torch._foreach_lerp_(weights(self.network), weights(second), 0.5)
         for own, buffer in zip(self.network.buffers(), first.buffers(), strict=True):
             own.copy_(buffer)
+        self.moment = moment
         return self.network
 
 
