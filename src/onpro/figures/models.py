@@ -93,8 +93,13 @@ def lacks_model(experiment: Experiment) -> str:
 
 
 def lacks_scores(experiment: Experiment) -> str:
-    """Return a sentence if no network scores the classes, else an empty string."""
-    if not issubclass(method(experiment.method), PredictsNearestMean):
+    """Return a sentence if no network scores the classes, else an empty string.
+
+    Args:
+        experiment: One that `lacks_model` says nothing about.
+    """
+    config = read_config(next(_folders(experiment)))  # imports the method if it is in a file
+    if not issubclass(method(config.method), PredictsNearestMean):
         return ""
     return f"{experiment} predicts the nearest mean of stored images, not by a network alone."
 
