@@ -1,7 +1,7 @@
 """Figures of finished runs."""
 
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +307,26 @@ def test_fourteen_methods_are_legible(name: str, width: Width) -> None:
     assert_nothing_is_covered(figure)
     texts = " ".join(text.get_text() for text in figure.findobj(Text))
     assert all(f"method{number}" in texts for number in range(14))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["confusion", "memory"])
+def test_matrices_of_different_classes_are_legible(name: str, width: Width) -> None:
+    runs = []
+    for classes in (6, 7, 8, 9):
+        told: dict[str, Any] = {
+            "classes": [f"automobile {k}" for k in range(classes)],
+            "memory_content": [[k + 1] * classes for k in range(4)],
+            "experiment": str(classes),
+            "curve": [{"images": 50 * (k + 1)} for k in range(4 if classes == 9 else 3)],
+        }
+        values = result(f"method with {classes} classes", classes=classes) | told
+        runs.append(Finished(Path(str(classes)), values))
+    figure = drawn(name, runs, width=width)
+    assert_nothing_is_covered(figure)
+    below = [axes.xaxis.label.get_window_extent() for axes in figure.axes[: len(runs)]]
+    assert not any(a.overlaps(b) for a, b in combinations(below, 2))
+    assert all(box.x1 <= figure.bbox.x1 + 1 for box in below)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
