@@ -220,6 +220,17 @@ def test_labels_of_points_overlap_neither_each_other_nor_points_nor_the_front() 
         assert not any(box.contains(*corner) for corner in corners)
 
 
+def test_names_of_points_without_room_beside_them_are_in_a_legend() -> None:
+    names = [f"a-method-with-a-long-name-{number}" for number in range(16)]
+    runs = [finished(name, 0) for name in names]
+    for number, run in enumerate(runs):
+        run.result.update(train_seconds=10.0 + number % 2, average_accuracy=60.0 + number // 2)
+    figure = drawn("compute", runs, width="column")
+    assert_nothing_is_covered(figure)
+    assert not figure.axes[0].texts
+    assert sorted(labels(figure)) == sorted(names)
+
+
 @pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
 def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
