@@ -417,6 +417,13 @@ def test_what_is_measured_by_features_is_said_beside_projections() -> None:
     assert labels(drawn("prototypes", [er])) == ["er"]
 
 
+def test_lines_of_prototypes_differ_without_colour() -> None:
+    figure = drawn("prototypes", [finished(f"method{number}", 0) for number in range(5)])
+    (legend,) = figure.legends
+    looks = {str(line._dash_pattern) for line in legend.get_lines()}  # type: ignore[attr-defined] # matplotlib has no other way
+    assert len(looks) == 5
+
+
 def test_one_measurement_is_a_point() -> None:
     run = finished("onpro", 0)
     run.result["prototypes"] = measured(1, 1)
