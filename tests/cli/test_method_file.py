@@ -196,6 +196,30 @@ def test_predict_imports_the_file(onpro: Command, file: Path, tmp_path: Path) ->
     assert found["file"] == "black.png"
 
 
+@pytest.mark.parametrize("name", ["features", "attention"])
+def test_figures_import_the_file(onpro: Command, file: Path, tmp_path: Path, name: str) -> None:
+    said = result(onpro("run", "my_method.py", *TINY, "--json"))
+    forget(registry._METHODS, "only-replay", "another")
+    answer = onpro("figure", name, said["run"], "--out", "figure.png")
+    assert answer.status == 0, answer.err
+    assert (tmp_path / "figure.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["features", "attention"])
+def test_figures_leave_out_runs_whose_file_has_changed(
+    onpro: Command, file: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result(onpro("run", "my_method.py", *TINY, "--json"))
+    file.write_text(ONE.replace('{"ce":', '{"cross-entropy":'))
+    result(onpro("run", "my_method.py", *TINY, "--json"))
+    forget(registry._METHODS, "only-replay", "another")
+    answer = onpro("figure", name, "out", "--out", "figure.png")
+    assert answer.status == 0, answer.err
+    (message,) = (said for said in caplog.messages if said.startswith("left out: "))
+    assert "my_method.py has changed since the run began" in message
+    assert (tmp_path / "figure.png").is_file()
+
+
 @pytest.mark.thorough
 def test_sweeps_and_tables_take_it_in_processes_of_their_own(
     onpro: Command, file: Path, tmp_path: Path

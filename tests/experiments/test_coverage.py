@@ -56,6 +56,8 @@ def test_all_cells_are_listed_and_none_is_measured_without_runs() -> None:
         ([23.0], "differs"),
         ([23.0, 23.1, 23.2], "differs"),
         ([20.0, 24.0, 28.0], "agrees"),  # 24.0 ± 9.9
+        ([22.305, 23.255, 24.205], "agrees"),  # 2.355 away, ± 2.36
+        ([22.43, 23.44, 24.45], "differs"),  # 2.54 away, ± 2.51
     ],
 )
 def test_a_cell_agrees_within_two_points_or_its_interval(

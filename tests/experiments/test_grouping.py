@@ -38,6 +38,23 @@ def test_settings_are_named_rather_than_their_hash(tmp_path: Path) -> None:
     }
 
 
+def test_settings_of_a_method_that_is_not_imported_are_named_where_they_differ() -> None:
+    common = {"method": "mine", "data": "digits", "recipe": None, "seed": 0}
+    given = [(50, 0.1, [1, 2]), (50, 0.2, [1, 2]), (70, 0.1, [1, 2])]
+    runs = [
+        Finished(
+            Path(f"gone/{number}"),
+            common | {"memory": memory, "config": {"settings": {"rate": rate, "pair": pair}}},
+        )
+        for number, (memory, rate, pair) in enumerate(given)
+    ]
+    assert sorted(map(str, found(runs))) == [
+        "mine, rate=0.1, digits, M = 50",
+        "mine, rate=0.1, digits, M = 70",
+        "mine, rate=0.2, digits, M = 50",
+    ]
+
+
 def test_what_computes_otherwise_is_told_apart(tmp_path: Path) -> None:
     runs = [
         finished(tmp_path, 0, "aaaaaaaa"),

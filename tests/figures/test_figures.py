@@ -1,7 +1,7 @@
 """Figures of finished runs."""
 
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +220,17 @@ def test_labels_of_points_overlap_neither_each_other_nor_points_nor_the_front() 
         assert not any(box.contains(*corner) for corner in corners)
 
 
+def test_names_of_points_without_room_beside_them_are_in_a_legend() -> None:
+    names = [f"a-method-with-a-long-name-{number}" for number in range(16)]
+    runs = [finished(name, 0) for name in names]
+    for number, run in enumerate(runs):
+        run.result.update(train_seconds=10.0 + number % 2, average_accuracy=60.0 + number // 2)
+    figure = drawn("compute", runs, width="column")
+    assert_nothing_is_covered(figure)
+    assert not figure.axes[0].texts
+    assert sorted(labels(figure)) == sorted(names)
+
+
 @pytest.mark.parametrize("sharing", [{"shared_by": 3}, {"shared_by": 1, "gpu_processes": 2}])
 def test_shared_time_is_marked(sharing: dict[str, int]) -> None:
     alone, beside = finished("er", 0), finished("onpro", 0)
@@ -310,6 +321,26 @@ def test_fourteen_methods_are_legible(name: str, width: Width) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["confusion", "memory"])
+def test_matrices_of_different_classes_are_legible(name: str, width: Width) -> None:
+    runs = []
+    for classes in (6, 7, 8, 9):
+        told: dict[str, Any] = {
+            "classes": [f"automobile {k}" for k in range(classes)],
+            "memory_content": [[k + 1] * classes for k in range(4)],
+            "experiment": str(classes),
+            "curve": [{"images": 50 * (k + 1)} for k in range(4 if classes == 9 else 3)],
+        }
+        values = result(f"method with {classes} classes", classes=classes) | told
+        runs.append(Finished(Path(str(classes)), values))
+    figure = drawn(name, runs, width=width)
+    assert_nothing_is_covered(figure)
+    below = [axes.xaxis.label.get_window_extent() for axes in figure.axes[: len(runs)]]
+    assert not any(a.overlaps(b) for a, b in combinations(below, 2))
+    assert all(box.x1 <= figure.bbox.x1 + 1 for box in below)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["accuracy", "forgetting", "matrix", "memory", "prototypes"])
 def test_a_hundred_tasks_are_legible(name: str, width: Width) -> None:
     content = [[10 * (k <= 2 * task + 1) for k in range(200)] for task in range(100)]
@@ -384,6 +415,13 @@ def test_what_is_measured_by_features_is_said_beside_projections() -> None:
     er.result["prototypes"] = er.result["prototypes"] | {"space": "features"}
     assert labels(drawn("prototypes", [er, onpro])) == ["er (features)", "onpro"]
     assert labels(drawn("prototypes", [er])) == ["er"]
+
+
+def test_lines_of_prototypes_differ_without_colour() -> None:
+    figure = drawn("prototypes", [finished(f"method{number}", 0) for number in range(5)])
+    (legend,) = figure.legends
+    looks = {str(line._dash_pattern) for line in legend.get_lines()}  # type: ignore[attr-defined] # matplotlib has no other way
+    assert len(looks) == 5
 
 
 def test_one_measurement_is_a_point() -> None:

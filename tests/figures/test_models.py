@@ -18,7 +18,8 @@ from onpro.figures.gradcam import gradcam, plus_plus
 from onpro.figures.models import load_models
 from onpro.figures.projections import FEW, projected
 from onpro.figures.style import Options, names_of
-from onpro.methods import settings_for
+from onpro.methods import method, settings_for
+from onpro.nn import ENCODERS, Encoder, EncoderKind
 from onpro.runs import run
 from tests.tiny_runs import ER
 
@@ -75,6 +76,16 @@ def test_attention_shows_networks_that_learn_or_predict_with_the_memory(
     assert len(figure.axes) == 3 * 2
 
 
+def test_attention_is_that_of_the_predictor_whatever_the_scores_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(method("er-mkd"), "eval_scores", lambda self, images: self.network(images))
+    settings = settings_for("er-mkd", "tiny")
+    config = replace(ER, method="er-mkd", settings=settings, model="network")
+    figure = FIGURES["attention"](found([run(config, tmp_path)]), Options())
+    assert len(figure.axes) == 3 * 2
+
+
 def test_more_networks_than_fit_are_below_each_other(
     experiments: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +105,30 @@ def test_a_method_without_class_scores_has_no_attention(
     FIGURES["attention"](experiments, Options())
     (message,) = caplog.messages
     assert message.startswith("left out: scr, ")
+
+
+def test_an_encoder_without_feature_maps_has_no_attention(
+    experiments: list[Experiment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Flat(Encoder):
+        out_features = 3 * 12 * 12
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.flatten(1)
+
+    monkeypatch.setitem(ENCODERS, "flat", EncoderKind(lambda _: Flat(), minimum_side=1))
+    config = replace(ER, settings=replace(ER.settings, encoder="flat"), model="network")
+    flat = found([run(config, tmp_path)])
+    with pytest.raises(UserError, match=r"encoder=flat.* computes no feature maps"):
+        FIGURES["attention"](flat, Options())
+    networks = of(experiments, "er")
+    figure = FIGURES["attention"]([*flat, *networks], Options())
+    assert len(figure.axes) == 3 * (1 + len(networks))
+    (message,) = caplog.messages
+    assert message.startswith("left out: the encoder of er, encoder=flat")
 
 
 @pytest.mark.parametrize("name", ["features", "attention"])

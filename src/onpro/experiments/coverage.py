@@ -55,9 +55,9 @@ class Cell:
         """
         if self.summary is None or self.difference is None:
             return "not measured"
-        difference = abs(float(written(self.difference, ".1f")))
-        agrees = difference <= max(TOLERANCE, self.summary.interval or 0.0)
-        return "agrees" if agrees else "differs"
+        printed = abs(float(written(self.difference, ".1f")))
+        inside = abs(self.difference) <= (self.summary.interval or 0.0)
+        return "agrees" if printed <= TOLERANCE or inside else "differs"
 
     @property
     def command(self) -> str:

@@ -50,8 +50,8 @@ def found(runs: Iterable[Finished]) -> list[Experiment]:
     for run in runs:
         where = run.result.get("device"), run.result.get("engine")
         groups.setdefault((digest_of(run) or run.folder, *where), []).append(run)
-    experiments = _told_apart([_experiment(members) for members in groups.values()])
-    return sorted(experiments, key=_rank)
+    experiments = _named([_experiment(members) for members in groups.values()])
+    return sorted(_told_apart(experiments), key=_rank)
 
 
 def digest_of(run: Finished) -> str | None:
@@ -92,6 +92,42 @@ def _rank(experiment: Experiment) -> tuple[str, int, float, str]:
     accuracy = experiment.summary("accuracy")
     mean = accuracy.mean if accuracy else 0.0
     return experiment.data, experiment.memory, -mean, experiment.name
+
+
+def _named(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Name the settings in which experiments of a method differ that is not known here.
+
+    The usual values of such a method, of a file or of another version, are unknown.
+    """
+    values: dict[Hashable, dict[str, set[str]]] = {}
+    for one in experiments:
+        of_method = values.setdefault((one.method, one.recipe, one.data), {})
+        for name, value in _settings_of_unknown(one).items():
+            of_method.setdefault(name, set()).add(value)
+    return [
+        replace(
+            one,
+            by_hand=(
+                *(
+                    f"{name}={value}"
+                    for name, value in _settings_of_unknown(one).items()
+                    if len(values[one.method, one.recipe, one.data][name]) > 1
+                ),
+                *one.by_hand,
+            ),
+        )
+        for one in experiments
+    ]
+
+
+def _settings_of_unknown(experiment: Experiment) -> dict[str, str]:
+    """Return the settings of an experiment as text if its method is not known here."""
+    given = experiment.runs[0].configuration.get("settings")
+    try:
+        settings_for(experiment.method, experiment.data, experiment.recipe)
+    except UserError:
+        return {str(n): str(v) for n, v in given.items()} if isinstance(given, dict) else {}
+    return {}
 
 
 def _told_apart(experiments: Sequence[Experiment]) -> list[Experiment]:

@@ -11,6 +11,7 @@ from onpro.figures.style import (
     INK,
     MARKERS,
     QUIET,
+    Legend,
     Options,
     blank,
     joined,
@@ -85,7 +86,8 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
     points = sorted(
         (cost(one), _accuracy(one), name) for one, name in zip(experiments, names, strict=True)
     )
-    figure = blank(options, max(0.72 * options.inches, 0.01 * options.font * len(points)))
+    height = max(0.72 * options.inches, 0.01 * options.font * len(points))
+    figure = blank(options, height)
     axes = figure.subplots()
     plain(axes, options, joined("average accuracy at the end, %", common))
     front, highest = [], -1.0
@@ -94,7 +96,7 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
             front.append((seconds, accuracy))
             highest = accuracy
     axes.step(*zip(*front, strict=True), where="post", color=QUIET, linewidth=1, zorder=1)
-    for number, (seconds, accuracy, _) in enumerate(points):
+    handles = [
         axes.plot(
             [seconds],
             [accuracy],
@@ -102,7 +104,9 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
             marker=MARKERS[number % len(MARKERS)],
             markersize=0.6 * options.font,
             color=COLORS[number % len(COLORS)],
-        )
+        )[0]
+        for number, (seconds, accuracy, _) in enumerate(points)
+    ]
     axes.margins(x=0.2, y=0.1)
     title = AXES[x]
     if x == "seconds":
@@ -116,7 +120,12 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
         axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.set_xlabel(title, color=INK, size=options.font, parse_math=False)
-    _label_points(figure, axes, points, front, options)
+    if not _label_points(figure, axes, points, front, options):
+        for label in list(axes.texts):
+            label.remove()
+        legend = Legend([name for *_, name in points], options, handle=1)
+        figure.set_figheight(height + legend.height)
+        legend.add(figure, handles)
     return figure
 
 
@@ -143,8 +152,12 @@ def _label_points(
     points: Sequence[tuple[float, float, str]],
     front: Sequence[tuple[float, float]],
     options: Options,
-) -> None:
-    """Write names beside points, inside the axes and off other names, points and the front."""
+) -> bool:
+    """Write names beside points, inside the axes and off other names, points and the front.
+
+    Returns:
+        Whether there is room for all.
+    """
     from matplotlib.transforms import Bbox
 
     figure.draw_without_rendering()  # fixes the place of the axes
@@ -171,9 +184,13 @@ def _label_points(
             label.xyann = right, up
             box = label.get_window_extent()
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1
+            inside = inside and frame.y0 <= box.y0 and box.y1 <= frame.y1
             if inside and not any(box.overlaps(other) for other in taken):
                 break
+        else:
+            return False
         taken.append(box)
+    return True
 
 
 def _place(experiment: Experiment) -> str:

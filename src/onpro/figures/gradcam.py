@@ -26,6 +26,7 @@ from onpro.figures.style import (
 )
 from onpro.methods.registry import AnyMethod
 from onpro.nn import convolutions
+from onpro.streams import ClassIncremental
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +60,12 @@ def attention(experiments: Sequence[Experiment], options: Options) -> "Figure":
         raise UserError(f"attention is drawn on the {' or '.join(MAPS)} maps, not '{maps}'.")
     kept = drawable(experiments, lambda one: lacks_model(one) or lacks_scores(one))
     loaded = list(load_models(kept, options.data_dir))
-    kept, models = [one for one, _ in loaded], [model for _, (model,) in loaded]
+    flat = [one for one, (model,) in loaded if not _has_maps(model.method, model.stream)]
+    kept = drawable(
+        [one for one, _ in loaded],
+        lambda one: f"the encoder of {one} computes no feature maps." if one in flat else "",
+    )
+    models = [model for one, (model,) in loaded if one not in flat]
     if any(model.stream.classes != models[0].stream.classes for model in models):
         raise UserError(
             "these runs differ in their classes or the order of classes; name runs that agree."
@@ -122,6 +128,14 @@ def gradcam(method: AnyMethod, image: Tensor, *, fine: bool = False) -> tuple[Te
     height, width = image.shape[-2:]
     large = interpolate(heat[None, None], (height, width), mode="bilinear", align_corners=False)
     return _scaled(large[0, 0]), predicted
+
+
+def _has_maps(method: AnyMethod, stream: ClassIncremental) -> bool:
+    """Return whether the encoder computes feature maps."""
+    network = method.predictor
+    with network.evaluating(), _feature_maps(network.encoder) as maps:
+        network(method.normalise(stream.test(0).images[:1]))
+    return bool(maps)
 
 
 def plus_plus(maps: Tensor, gradient: Tensor) -> Tensor:

@@ -68,11 +68,14 @@ def heat_maps(
     own = 0.08 + (0 if same else beside)
     panel = (options.inches - (beside if same else 0)) / columns - own
     panel = max(0.2, min(panel, LARGEST_PANEL))
-    titles = [
-        "\n".join(wrapped(line, letters(panel + own - 0.08, options.font)) for line in lines)
-        for lines in (one.title.split("\n") for one in maps)
-    ]
-    below = 0.02 * options.font + max(_label_height(one.columns, panel, small) for one in maps)
+    titles = []
+    for number, one in enumerate(maps):  # a title may reach to the next heat map, if there is one
+        is_last = (number + 1) % columns == 0
+        room = letters(panel if is_last else panel + own - 0.08, options.font)
+        titles.append("\n".join(wrapped(line, room) for line in one.title.split("\n")))
+    axis_title = wrapped(axis_titles[0], letters(panel, options.font))
+    below = 0.02 * options.font * (axis_title.count("\n") + 1)
+    below += max(_label_height(one.columns, panel, small) for one in maps)
     height = rows * (panel + 0.02 * options.font * max(title.count("\n") + 1 for title in titles))
     height += below * (1 + (len(maps) % columns > 0) if same else rows) + 0.09 * options.font
     width = columns * (panel + own) + (beside if same else 0)
@@ -90,7 +93,7 @@ def heat_maps(
         is_lowest, is_first = number + columns >= len(maps), number % columns == 0
         axes.tick_params(labelbottom=is_lowest or not same, labelleft=is_first or not same)
         if is_lowest or not same:
-            axes.set_xlabel(axis_titles[0], color=INK, size=options.font)
+            axes.set_xlabel(axis_title, color=INK, size=options.font)
         if is_first or not same:
             axes.set_ylabel(axis_titles[1], color=INK, size=options.font)
         _write_numbers(axes, one.cells, norm, panel, options)

@@ -47,7 +47,8 @@ def load_models(
 ) -> Iterator[tuple[Experiment, list[LoadedModel]]]:
     """Yield experiments and their models after some tasks, each from one of its runs.
 
-    Experiments whose images are gone are left out with a warning; it is an error if all are.
+    Experiments whose images, or whose method's file, are gone are left out with a warning; it is an
+    error if all are.
 
     Args:
         experiments: Those that `lacks_model` says nothing about.
@@ -59,10 +60,10 @@ def load_models(
     found = False
     for one in experiments:
         folder = next(_folders(one))
-        config = read_config(folder)
-        config = replace(config, device="cpu", engine="eager", precision="fp32", probe="none")
-        config = replace(config, data_dir=data_dir or config.data_dir)
         try:
+            config = read_config(folder)
+            config = replace(config, device="cpu", engine="eager", precision="fp32", probe="none")
+            config = replace(config, data_dir=data_dir or config.data_dir)
             stream = make_stream(config, images(config))
         except UserError as error:
             gone.append(str(error))
@@ -93,8 +94,16 @@ def lacks_model(experiment: Experiment) -> str:
 
 
 def lacks_scores(experiment: Experiment) -> str:
-    """Return a sentence if no network scores the classes, else an empty string."""
-    if not issubclass(method(experiment.method), PredictsNearestMean):
+    """Return a sentence if no network scores the classes, else an empty string.
+
+    Args:
+        experiment: One that `lacks_model` says nothing about.
+    """
+    try:
+        config = read_config(next(_folders(experiment)))  # imports the method if it is in a file
+    except UserError as error:
+        return str(error)
+    if not issubclass(method(config.method), PredictsNearestMean):
         return ""
     return f"{experiment} predicts the nearest mean of stored images, not by a network alone."
 

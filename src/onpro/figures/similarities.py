@@ -109,7 +109,7 @@ def _boundaries(columns: Columns) -> list[float]:
 def _draw(axes: Any, columns: Columns, name: str, number: int, options: Options) -> Any:
     """Draw a line for each task; where it is averaged, single measurements are faint."""
     color = COLORS[number % len(COLORS)]
-    style = {"color": color, "linestyle": DASHES[number // len(COLORS) % len(DASHES)]}
+    style = {"color": color, "linestyle": DASHES[number % len(DASHES)]}
     for task in np.unique(columns["task"]):
         here = (columns["task"] == task) & ~np.isnan(columns[name])
         x, y = columns["step"][here], columns[name][here]
