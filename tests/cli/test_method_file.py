@@ -135,6 +135,14 @@ def test_one_of_several_is_chosen_by_its_name_or_class(
     assert said["method"] == chosen.lower()
 
 
+@pytest.mark.usefixtures("file")
+def test_its_steps_can_be_measured(onpro: Command) -> None:
+    small = ["--like", "tiny", "--steps", "1", "--repeats", "1", "--device", "cpu", "--memory", "20"]
+    said = onpro("bench", "./my_method.py", *small, "--classes", "4", "--tasks", "2")
+    assert said.status == 0, said.err
+    assert "only-replay, memory of 20 images" in said.out
+
+
 @pytest.mark.parametrize("also", ["", ONE], ids=["alone", "beside a method"])
 def test_a_file_may_have_a_wrapper_of_any_method(
     onpro: Command, file: Path, tmp_path: Path, also: str
@@ -269,7 +277,10 @@ def test_a_file_that_changes_during_a_sweep_fails_its_runs_with_a_sentence(
         ("import nowhere_to_be_found\n", "line 1: ModuleNotFoundError: No module named 'nowhere"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3."),
         (ONE.replace("def learn", "def lern"), "TypeError: OnlyReplay does not define learn."),
-        (ONE.replace('"only-replay"', '"er"'), "ValueError: the name 'er' is already registered."),
+        (
+            ONE.replace('"only-replay"', '"er"'),
+            "ValueError: the name 'er' is already registered: choose another.",
+        ),
         ("x = 1\n", " registers no method: put @register(…) above its class."),
         ("\0", "null bytes"),
     ],

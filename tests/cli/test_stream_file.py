@@ -191,7 +191,10 @@ def test_a_sweep_knows_its_settings_and_mistakes(
     ("content", "sentence"),
     [
         ("x = 1\nclass\n", "line 2: invalid syntax."),
-        (ONE.replace('"late"', '"blurry"', 1), "the stream 'blurry' is already registered."),
+        (
+            ONE.replace('"late"', '"blurry"', 1),
+            "the stream 'blurry' is already registered: choose another name.",
+        ),
         (ONE.replace("@dataclass(frozen=True)", ""), "Late must be a dataclass: put @dataclass"),
         (ONE.replace("def arrivals", "def arrival"), "Late does not define arrivals."),
         (ONE.replace("(StreamKind)", ""), "Late must be derived from StreamKind."),

@@ -17,7 +17,7 @@ class Command:
     """What to measure."""
 
     methods: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Names of methods, or all. (default: onpro)"""
+    """Names of methods or files of yours, such as ./my_method.py, or all. (default: onpro)"""
 
     like: str = "cifar10"
     """Data set that gives settings, classes, tasks and the size of images; its images are not

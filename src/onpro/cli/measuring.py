@@ -18,6 +18,7 @@ from onpro.cli.printing import print_table
 from onpro.data import find
 from onpro.errors import UserError, unknown
 from onpro.methods import method, methods, settings_for
+from onpro.methods.method_file import resolve
 from onpro.reports.bench import bench_table, conditions, figures_by_task
 from onpro.runs import RunConfig, SharedImages
 from onpro.runs.files import read_json, save
@@ -135,7 +136,9 @@ def measure_waiting(options: Command) -> None:
 def _names(options: Command) -> tuple[str, ...]:
     """Return the names of the methods to measure."""
     names = options.methods or (DEFAULT,)
-    return tuple(methods()) if ALL in names else tuple(method(n).about.name for n in names)
+    if ALL in names:
+        return tuple(methods())
+    return tuple(method(resolve(name)).about.name for name in names)
 
 
 def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:

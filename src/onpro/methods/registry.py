@@ -128,7 +128,7 @@ def _require_new(
     """Refuse a name that another class has."""
     known = entries[name].cls if name in entries else cls
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"the name '{name}' is already registered")
+        raise ValueError(f"the name '{name}' is already registered: choose another")
 
 
 def _require_settings(settings: type[Settings], values: Values) -> None:

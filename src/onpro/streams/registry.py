@@ -112,7 +112,7 @@ def register(name: str, description: str) -> Callable[[type[K]], type[K]]:
     def add(cls: type[K]) -> type[K]:
         known = _kinds.get(name, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(f"the stream {name!r} is already registered")
+            raise ValueError(f"the stream {name!r} is already registered: choose another name")
         require_options(cls, StreamKind)
         if isabstract(cls):
             raise TypeError(f"{cls.__qualname__} does not define arrivals")
