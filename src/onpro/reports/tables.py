@@ -295,7 +295,7 @@ def _latex(experiments: Sequence[Experiment], measure: Measure) -> str:
     best = {place: best_of(values) for place, values in means.items() if values}
     lines = [
         "% needs \\usepackage{booktabs}",
-        f"% {measure} after the last task: mean ± standard deviation over n runs",
+        f"% {measure}: mean ± standard deviation over n runs",
         rf"\begin{{tabular}}{{l{'r' * len(places)}}}",
         r"\toprule",
         _data_header(places),
