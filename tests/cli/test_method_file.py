@@ -137,8 +137,9 @@ def test_one_of_several_is_chosen_by_its_name_or_class(
 
 @pytest.mark.usefixtures("file")
 def test_its_steps_can_be_measured(onpro: Command) -> None:
-    small = ["--like", "tiny", "--steps", "1", "--repeats", "1", "--device", "cpu", "--memory", "20"]
-    said = onpro("bench", "./my_method.py", *small, "--classes", "4", "--tasks", "2")
+    data = ["--like", "tiny", "--classes", "4", "--tasks", "2", "--memory", "20"]
+    brief = ["--steps", "1", "--repeats", "1", "--device", "cpu"]
+    said = onpro("bench", "./my_method.py", *data, *brief)
     assert said.status == 0, said.err
     assert "only-replay, memory of 20 images" in said.out
 
