@@ -31,7 +31,7 @@ MAX_MEAN = 1e6
 MAX_NESTING, MAX_BITS = 50, 10_000
 """Of saved labels: tuples in tuples, and bits of an integer; Python parses no longer ones."""
 
-NUMBERS_AND_NAMES = "biufUSO"
+NUMBERS_AND_NAMES = "biufUSTO"
 """Kinds of NumPy arrays accepted as labels: booleans, numbers, strings, objects."""
 
 

@@ -285,6 +285,13 @@ def test_labels_that_are_not_clear_are_refused_without_a_trace(
     assert fingerprint(classifier) == before
 
 
+@pytest.mark.parametrize("dtype", [str, object, np.dtypes.StringDType()], ids=str)
+def test_arrays_of_strings_of_all_kinds_are_the_same_labels(make: Any, dtype: Any) -> None:
+    clf = make().partial_fit(GOOD, np.array(["a", "b", "a"], dtype=dtype))
+    assert clf.classes_.tolist() == ["a", "b"]
+    assert [type(label) for label in clf.classes_.tolist()] == [str, str]
+
+
 def test_another_size_is_refused_without_a_trace(make: Any, fingerprint: Any) -> None:
     classifier = make().partial_fit(GOOD, LABELS)
     before = fingerprint(classifier)
