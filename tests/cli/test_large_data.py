@@ -91,7 +91,7 @@ def test_an_image_that_breaks_in_mid_run_ends_it_resumably(
     file.write_bytes(content[:middle] + bytes(20) + content[middle + 20 :])
     monkeypatch.setenv(LIMIT, "0")
     monkeypatch.setattr("onpro.data.folder.measured", lambda _: (data.mean, data.std))
-    answer = onpro("run", "er", *FOLDER)
+    answer = onpro("run", "er", *FOLDER, "--checkpoint-every", "0")
     assert answer.status == 2
     sentence = answer.err.splitlines()[-1]
     assert f"the image {file} cannot be read" in sentence

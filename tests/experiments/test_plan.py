@@ -51,7 +51,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, second, _ = configurations(er(), PLACE)
     run(first, folder)
     with pytest.raises(KeyboardInterrupt):
-        run(second, folder, listeners=[Stop()])
+        run(second, folder, listeners=[Stop()], checkpoint_every=0)
     return folder
 
 
