@@ -367,7 +367,7 @@ def test_a_killed_crew_goes_on_from_its_checkpoints(tmp_path: Path) -> None:
     look = once(kill, lambda: all(has_checkpoint(config, tmp_path / "a") for config in runs))
     events, most = [], 0
     with closing(crew(2)) as executor:
-        for event in execute(requests(runs, tmp_path / "a"), executor):
+        for event in execute(requests(runs, tmp_path / "a", checkpoint_every=0), executor):
             look()
             most = max(most, len(workers()))
             events.append(event)
@@ -388,7 +388,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
     look = once(kill, lambda: has_checkpoint(SLOW, tmp_path / "a"))
     events = []
-    for event in execute(requests([SLOW], tmp_path / "a"), Local(1)):
+    for event in execute(requests([SLOW], tmp_path / "a", checkpoint_every=0), Local(1)):
         look()
         events.append(event)
     kinds = [event.kind for event in events if event.request]

@@ -63,7 +63,7 @@ def test_a_machine_that_goes_away_loses_no_run(cluster: Any, tmp_path: Path) -> 
     with closing(Ray(cluster.address)) as executor:
         assert executor.slots() == 2
         assert executor.device() == "cpu"
-        for event in execute(requests(configs, tmp_path / "a"), executor):
+        for event in execute(requests(configs, tmp_path / "a", checkpoint_every=0), executor):
             events.append(event)
             saved = [config for config in configs if has_checkpoint(config, tmp_path / "a")]
             if node and len(saved) == 2:  # one of them is on that machine

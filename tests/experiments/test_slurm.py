@@ -98,7 +98,7 @@ def test_a_run_that_is_killed_or_preempted_is_resumed(tmp_path: Path, number: in
     sent: list[int] = []
     events = []
     with closing(Slurm(cluster="local")) as executor:
-        for event in execute(requests([SLOW], tmp_path / "a"), executor):
+        for event in execute(requests([SLOW], tmp_path / "a", checkpoint_every=0), executor):
             events.append(event)
             if not sent and has_checkpoint(SLOW, tmp_path / "a"):
                 sent.append(process_of(tmp_path / "a"))
@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_or_preempted_is_resumed(tmp_path: Path, number: in
 def test_stopping_cancels_the_job_and_keeps_what_was_trained(tmp_path: Path) -> None:
     with (
         closing(Slurm(cluster="local")) as executor,
-        closing(execute(requests([SLOW], tmp_path), executor)) as events,
+        closing(execute(requests([SLOW], tmp_path, checkpoint_every=0), executor)) as events,
     ):
         for _ in events:
             if has_checkpoint(SLOW, tmp_path):
