@@ -1,5 +1,7 @@
 """The confusion matrix against a plain loop, and accuracies read off it."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
@@ -63,6 +65,28 @@ def test_small_tasks_are_predicted_together(
     stream = ClassIncremental(DATA, 2)
     confusion_matrix(method, [stream.test(0), stream.test(1)], 4)
     assert sizes == predicted
+
+
+def test_full_batches_are_predicted_before_others_are_loaded(
+    method: ER, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "TEST_BATCH", 18)
+    events: list[str] = []
+    predict = method.predict
+
+    def noting(images: Tensor) -> Tensor:
+        events.append("predicted")
+        return predict(images)
+
+    def splits() -> Iterator[Split]:
+        for task in range(2):
+            events.append("loaded")
+            yield stream.test(task)
+
+    monkeypatch.setattr(method, "predict", noting)
+    stream = ClassIncremental(DATA, 2)
+    confusion_matrix(method, splits(), 4)
+    assert events == ["loaded", "predicted"] * 2
 
 
 def test_classes_that_are_not_examined_have_empty_rows(method: ER) -> None:

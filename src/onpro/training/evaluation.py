@@ -86,13 +86,19 @@ def _parts(split: Split) -> Iterator[Split]:
 
 
 def _joined(parts: Iterable[Split]) -> Iterator[Split]:
-    """Join consecutive parts of up to `TEST_BATCH` images: many small ones would take longer."""
+    """Join consecutive parts of up to `TEST_BATCH` images: many small ones would take longer.
+
+    Full parts are yielded at once and as they are, since large images take much memory.
+    """
     waiting: list[Split] = []
     for part in parts:
         if waiting and sum(map(len, waiting)) + len(part) > TEST_BATCH:
             yield _concatenated(waiting)
             waiting = []
-        waiting.append(part)
+        if len(part) == TEST_BATCH:
+            yield part
+        else:
+            waiting.append(part)
     if waiting:
         yield _concatenated(waiting)
 
