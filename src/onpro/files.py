@@ -58,6 +58,18 @@ def replacing(path: Path, *, mode: int = NEW_FILE) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
+def expand_home(path: str | Path) -> Path:
+    """Replace `~` or `~user` at the start by that home; as in a shell, it stays if there is none.
+
+    >>> str(expand_home("birds/~")), str(expand_home("~no-such-user/birds"))
+    ('birds/~', '~no-such-user/birds')
+    """
+    try:
+        return Path(os.path.expanduser(path))  # noqa: PTH111 # pathlib raises if there is none
+    except ValueError:  # a null byte or a lone surrogate
+        return Path(path)
+
+
 def is_leftover(name: str) -> bool:
     """Return whether a file of this name was left by a process killed inside `replacing`.
 

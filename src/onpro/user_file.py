@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from onpro.errors import UserError
-from onpro.files import read_plain
+from onpro.files import expand_home, read_plain
 
 C = TypeVar("C", bound=type[Any])
 
@@ -108,8 +108,8 @@ def _import(path: Path) -> str:
 def _located(path: str | Path) -> Path:
     """Return the one path by which a file is known, from whatever folder and by whatever link."""
     try:
-        return Path(os.path.realpath(Path(path).expanduser()))
-    except (RuntimeError, ValueError) as error:  # no such user, or a null byte
+        return Path(os.path.realpath(expand_home(path)))
+    except ValueError as error:  # a null byte
         raise UserError(f"{path} cannot be used: {error}.") from None
 
 

@@ -80,6 +80,25 @@ def test_a_path_that_cannot_be(onpro: Command, command: str, bad: str) -> None:
     assert len(answer.err) < 500
 
 
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "--out" not in c and "--save" not in c])
+def test_the_home_of_an_unknown_user(onpro: Command, command: str) -> None:
+    path = "~no-such-user/x"
+    answer = onpro(*COMMANDS[command], f"folder:{path}" if command == "run --data folder" else path)
+    assert answer.status == 2, answer
+    assert answer.err.splitlines()[-1].startswith("onpro: ")
+
+
+@pytest.mark.parametrize("option", [["--out=~/found.csv"], ["--out", "~/found.csv"]])
+def test_the_home_is_found_without_a_shell(
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert onpro("report", "runs", *option).status == 0
+    assert (tmp_path / "home" / "found.csv").is_file()
+    assert not (tmp_path / "~").exists()
+
+
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("resume several",)])
 def test_a_fifo_is_no_file_and_no_folder(onpro: Command, command: str) -> None:
     path = "folder:fifo" if command == "run --data folder" else "fifo"

@@ -246,6 +246,15 @@ def test_without_any_setting_it_is_the_cache_at_home(
     assert data_folder(None) == tmp_path / ".cache" / "onpro"
 
 
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "ONPRO_DATA", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # a container's user without an entry
+    with pytest.raises(UserError, match="give another data folder"):
+        data_folder(None)
+    assert not Path("~").exists()
+
+
 def test_a_folder_that_was_named_and_does_not_exist_is_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onpro.cli.printing import print_table
@@ -64,6 +64,7 @@ def test_what_is_visible_stays_so(name: str) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(NAMES)
+@example("~\x00")  # no user can have this name
 def test_markdown(name: str) -> None:
     text = results(hostile_runs(name), "markdown")
     require_visible(text)

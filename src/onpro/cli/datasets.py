@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     """List the data sets."""
     about = "List the data sets and how to name your own."
     options = parse(Command, arguments, command="onpro datasets", about=about)
-    folder = (options.data_dir or default_folder()).expanduser()
+    folder = options.data_dir or default_folder()
     if options.json:
         print(json.dumps([_facts(source, folder) for source in sources()], indent=1))
         return 0

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TextIO, TypeVar, get_args, get_origi
 import tyro
 
 from onpro.errors import UserError, counted, unknown
+from onpro.files import expand_home
 
 Options = TypeVar("Options")
 
@@ -93,9 +94,10 @@ def parse(
             print(_help(text.getvalue(), usage or command, about, explained.values()), end="")
             raise
         raise UserError(_sentence(complaint.getvalue(), command)) from None
-    read = {name: _values(getattr(parsed, name)) for name in groups}
-    for found in read.values():
-        _check_paths(found.values())
+    read = {
+        name: {key: _located(value) for key, value in _values(getattr(parsed, name)).items()}
+        for name in groups
+    }
     if kind in groups.values():
         return kind(**read[ALONE])
     return kind(**{name: group(**read[name]) for name, group in groups.items()})
@@ -154,17 +156,19 @@ def whole_numbers(option: str, text: str) -> list[int]:
     return [number for number in numbers if number]
 
 
-def _check_paths(values: Iterable[Any]) -> None:
-    """Raise UserError for paths that no file can have."""
-    for value in values:
-        if isinstance(value, tuple):
-            _check_paths(value)
-        elif isinstance(value, Path):
-            require_path(value)
+def _located(value: Any) -> Any:
+    """Return the value of an option, its paths with `~` expanded."""
+    if isinstance(value, tuple):
+        return tuple(map(_located, value))
+    return usable_path(value) if isinstance(value, Path) else value
 
 
-def require_path(path: Path) -> None:
-    """Raise UserError for a path that no file can have, or that may not be read."""
+def usable_path(path: str | Path) -> Path:
+    """Return a path with `~` expanded; raise UserError if no file can have it, or none may read it.
+
+    A shell expands `~` in `--out ~/runs`, but not in `--out=~/runs`.
+    """
+    path = expand_home(path)
     said = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
     if len(path.parts) > MOST_LEVELS:
         levels = f"{len(path.parts)} levels, of at most {MOST_LEVELS}"
@@ -176,6 +180,7 @@ def require_path(path: Path) -> None:
     except (OSError, ValueError) as error:  # ValueError: a name with a null byte
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"{said} cannot be used: {reason.lower()}.") from None
+    return path
 
 
 def _explained(group: type[Any], values: Mapping[str, Any], given_by: str) -> type[Any]:

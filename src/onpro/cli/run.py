@@ -11,7 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions
 from onpro.cli.outlines import default_settings, outline, outlines, wrapper_outlines
-from onpro.cli.parsing import parse, require_path
+from onpro.cli.parsing import parse, usable_path
 from onpro.cli.signals import importing
 from onpro.cli.stream_options import (
     ShortcutOptions,
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     name = arguments[0] if named else DEFAULT
     rest = list(arguments[1:] if named else arguments)
     if file := split_file(name):
-        require_path(file[0])
+        usable_path(file[0])
         with importing():
             from onpro.methods.method_file import resolve
         name = resolve(name)
@@ -286,7 +286,7 @@ def _check_data(data: str) -> None:
     """Raise UserError for a data set whose name has a path that no folder can have."""
     argument = data.partition(":")[2]
     if argument:
-        require_path(Path(argument).expanduser())
+        usable_path(argument)
 
 
 def command_of(settings: type[Any], kind: type[StreamKind] = Disjoint) -> Any:

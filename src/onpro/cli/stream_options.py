@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, make_dataclass
 from itertools import pairwise
 from typing import Any
 
-from onpro.cli.parsing import require_path
+from onpro.cli.parsing import usable_path
 from onpro.errors import UserError
 from onpro.streams import Disjoint, ShortcutSettings, StreamKind, find_kind, stream_kinds
 from onpro.user_file import split_file
@@ -47,7 +47,7 @@ def chosen_kind(arguments: Sequence[str]) -> type[StreamKind]:
     if name.startswith("-"):  # the value is missing, which is told when options are parsed
         return Disjoint
     if file := split_file(name):
-        require_path(file[0])
+        usable_path(file[0])
     return find_kind(name)
 
 

@@ -102,7 +102,7 @@ def place_of(executor: Executor, options: ComputeOptions, on: str) -> Place:
     return Place(
         device=device,
         precision=precision,
-        data_dir=options.data_dir and options.data_dir.expanduser().absolute(),
+        data_dir=options.data_dir and options.data_dir.absolute(),
         model=options.kept_model(),
         task_networks=options.keep_model == "tasks",
         probe=options.probe,

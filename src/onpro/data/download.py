@@ -19,6 +19,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from onpro.errors import UserError
+from onpro.files import expand_home
 
 LOG = logging.getLogger(__name__)
 
@@ -53,6 +54,11 @@ def data_folder(data_dir: Path | None) -> Path:
     if os.environ.get("ONPRO_DATA"):
         return _existing(default_folder(), "ONPRO_DATA")
     cache = default_folder()
+    if not cache.is_absolute():  # without a home folder
+        raise UserError(
+            f"the cache folder {cache} is not absolute; give another data folder with "
+            "--data-dir DIR or ONPRO_DATA."
+        )
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,12 +73,12 @@ def default_folder() -> Path:
     """Return `ONPRO_DATA`, else the user's cache folder, which may not exist yet."""
     named = os.environ.get("ONPRO_DATA")
     if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onpro"
+        return expand_home(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or expand_home("~/.cache")) / "onpro"
 
 
 def _existing(folder: Path, given_by: str) -> Path:
-    folder = folder.expanduser()
+    folder = expand_home(folder)
     if not folder.is_dir():
         problem = "is a file;" if folder.exists() else "does not exist; create it, or"
         raise UserError(f"the data folder {folder} {problem} correct {given_by}.")

@@ -8,6 +8,7 @@ from onpro.data.image_files import ImageFile, list_classes, split_by_class
 from onpro.data.imageset import ImageSet, measured
 from onpro.data.random_split import random_test_images
 from onpro.errors import UserError, counted
+from onpro.files import expand_home
 
 LOG = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def load_folder(
         seed: seed of the random split.
         limit_per_class: keep only the first so many training and test images of each class.
     """
-    path = path.expanduser()
+    path = expand_home(path)
     try:
         train_files, test_files = _find(path, seed)
     except OSError as error:

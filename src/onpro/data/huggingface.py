@@ -15,6 +15,7 @@ from onpro.data.imageset import ImageSet, Split, measured
 from onpro.data.lazy import split_of
 from onpro.data.random_split import random_test_images
 from onpro.errors import UserError, unknown
+from onpro.files import expand_home
 
 KEYS = ("config", "image", "label", "test", "train")
 """What can be given after the question mark."""
@@ -87,7 +88,7 @@ def _open(name: str, config: str | None) -> Mapping[str, Any]:
         raise UserError(
             "Hugging Face datasets is not installed: pip install 'onpro[hf]'."
         ) from None
-    path = Path(name).expanduser()
+    path = expand_home(name)
     try:
         if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
             loaded = datasets.load_from_disk(str(path))

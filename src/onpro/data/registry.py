@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError, unknown
+from onpro.files import expand_home
 from onpro.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def find(name: str) -> Source:
     if key not in _sources:
         load_plugins("onpro.datasets")
     source = _sources.get(key)
-    if source is None and os.path.isdir(os.path.expanduser(name)):  # noqa: PTH111, PTH112 # as below
+    if source is None and os.path.isdir(expand_home(name)):  # noqa: PTH112 # as below
         raise UserError(f"there is no data set '{name}'; for the folder write folder:{name}.")
     if source is None or (":" in name and source.argument is None):
         raise unknown("data set", name, (source.usage for source in sources()))
@@ -165,7 +166,7 @@ def located(name: str) -> str:
     """
     source, _, argument = name.partition(":")
     path, mark, query = argument.partition("?") if source == "hf" else (argument, "", "")
-    full = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 # pathlib follows links, or raises
+    full = os.path.abspath(expand_home(path))  # noqa: PTH100 # pathlib follows links, or raises
     if not path or not (source == "folder" or (source == "hf" and os.path.isdir(full))):  # noqa: PTH112
         return name
     return f"{source}:{full}{mark}{query}"

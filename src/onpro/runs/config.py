@@ -13,6 +13,7 @@ from typing import Any, Literal, SupportsIndex, get_type_hints
 
 from onpro.data import find, located
 from onpro.errors import UserError, counted
+from onpro.files import expand_home
 from onpro.methods import Settings, method
 from onpro.methods.method_file import method_file_of
 from onpro.methods.settings import PRETRAINED
@@ -140,7 +141,7 @@ class RunConfig:
             self._set(encoder_sha256=None)
             return
         if settings.encoder_weights:
-            path = os.path.realpath(Path(settings.encoder_weights).expanduser())
+            path = os.path.realpath(expand_home(settings.encoder_weights))
             self._set(settings=replace(settings, encoder_weights=path))
             if self.encoder_sha256 is None:
                 self._set(encoder_sha256=file_digest(path))

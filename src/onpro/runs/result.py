@@ -16,6 +16,7 @@ import torch
 
 from onpro._version import __version__
 from onpro.errors import counted
+from onpro.files import expand_home
 from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import KEEPING, RunConfig
 from onpro.training import CueMetrics, Metrics, Trainer, anytime_accuracy, pick_device
@@ -31,7 +32,7 @@ COMMAND = "ONPRO_COMMAND"
 def describe(config: RunConfig) -> dict[str, Any]:
     """Return the configuration with versions, hardware and date: the content of `config.json`."""
     device = pick_device(config.device)
-    data_dir = str(config.data_dir.expanduser().absolute()) if config.data_dir else None
+    data_dir = str(expand_home(config.data_dir).absolute()) if config.data_dir else None
     where = {"data_dir": data_dir, "device": config.device, "engine": config.engine}
     kept = {f.name: getattr(config, f.name) for f in fields(config) if f.name in KEEPING}
     defaults = {f.name: f.default for f in fields(config)}
