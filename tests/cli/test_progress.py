@@ -52,6 +52,15 @@ def test_the_bar_moves_with_the_stream_and_not_only_when_steps_are_logged(
     assert [drawn(step).split()[1] for _ in range(3)] == ["1/36", "2/36", "3/36"]
 
 
+def test_a_rehearsal_shows_its_steps(drawn: Drawn, trainer: Trainer) -> None:
+    def rehearse(bar: Bar) -> None:
+        trainer.stepper.rehearsed = 40
+
+    assert drawn(rehearse).endswith("rehearsal, step 40")
+    trainer.stepper.rehearsed = 0
+    assert "rehearsal" not in drawn(lambda bar: None)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_bar_count_and_time_are_always_visible(drawn: Drawn, columns: int) -> None:
     step = StepEvent(1, 0, TERMS, 100_000, 0.5, 1.0)

@@ -114,6 +114,23 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run(ER, tmp_path_factory.mktemp("undisturbed"))
 
 
+@pytest.mark.parametrize("hidden", [False, True], ids=["announced", "hidden"])
+def test_a_stop_in_a_rehearsal_does_not_wait_for_its_end(tmp_path: Path, hidden: bool) -> None:
+    config = replace(quick("gdumb"), hide_boundaries=hidden)
+    trainer = prepare(config)
+    rehearsed: list[int] = []
+
+    def stop() -> int | None:
+        rehearsed.append(trainer.stepper.rehearsed)
+        return signal.SIGTERM if rehearsed[-1] == 3 and len(trainer.accuracy) == 1 else None
+
+    with pytest.raises(Interrupted, match="is saved, resume"):
+        run(config, tmp_path / "stopped", trainer=trainer, stop=stop, checkpoint_every=1e-9)
+    assert rehearsed[-1] == 3
+    resumed = run(config, tmp_path / "stopped")
+    assert same_run(resumed, run(config, tmp_path / "undisturbed"))
+
+
 def interrupted(out: Path, steps: int = 3) -> Path:
     """The folder of a run stopped after so many steps, with a checkpoint of each."""
     stopped(out, lambda trainer: trainer.stream.position >= steps, checkpoint_every=1e-9)

@@ -7,6 +7,7 @@ import signal
 import threading
 from contextlib import closing
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,16 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def reached(trainer: Trainer) -> tuple[int, int]:
+    """How far a run is."""
+    return trainer.stream.position, len(trainer.curve)
+
+
+def stop_once_moved(trainer: Trainer, before: tuple[int, int]) -> int | None:
+    """A run stopped in a rehearsal would begin it again, and so never end."""
+    return None if reached(trainer) == before else signal.SIGTERM
+
+
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_stopped_after_every_step_and_examination_a_run_ends_the_same(
     name: str, tmp_path: Path
@@ -90,7 +101,8 @@ def test_stopped_after_every_step_and_examination_a_run_ends_the_same(
         resumed = trainer_of(name)
         if saved:
             resumed.load_state_dict(saved["trainer"])
-        resumed.checkpointer = CheckpointWriter(checkpoints, 0, stop=lambda: signal.SIGTERM)
+        stop = partial(stop_once_moved, resumed, reached(resumed))
+        resumed.checkpointer = CheckpointWriter(checkpoints, 0, stop=stop)
         try:
             resumed.run()
         except Stopped:
@@ -163,8 +175,11 @@ def test_a_state_is_saved_after_the_interval(
     writer.save({"stream": {"position": 1}})
     assert not writer.should_save(task_over=True)
     assert not writer.should_stop()
+    writer.stop_if_asked()
     asked.append(signal.SIGINT)
     assert writer.should_stop()
+    with pytest.raises(Stopped, match=f"signal {signal.SIGINT:d}"):
+        writer.stop_if_asked()
     with pytest.raises(Stopped, match=f"signal {signal.SIGINT:d}"):
         writer.save({"stream": {"position": 2}})
 
@@ -216,6 +231,9 @@ class Counting:
 
     def should_stop(self) -> bool:
         return False
+
+    def stop_if_asked(self) -> None:
+        pass
 
     def save(self, state: dict[str, Any]) -> None:
         self.saved.append(state["stream"]["position"])

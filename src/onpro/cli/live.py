@@ -63,6 +63,8 @@ class _Shown(ABC):
 class Bar(_Shown):
     """Shows task, step, loss terms, images per second and time left of a run in this process.
 
+    While the run rehearses, it shows how many steps that has taken.
+
     Args:
         name: Name of the run.
     """
@@ -84,7 +86,9 @@ class Bar(_Shown):
         self._stream = trainer.stream
         self._say(f"{self._name}: {counted(len(self._stream), 'step')}")
         if self._screen:
-            self._task = self._bar.add_task("", total=len(self._stream), status="", run=trainer)
+            self._task = self._bar.add_task(
+                "", total=len(self._stream), status="", rehearsal="", run=trainer
+            )
         return self
 
     def on_step(self, step: StepEvent) -> None:
@@ -119,11 +123,14 @@ def _rich_bar() -> "RichProgress":
     from rich.table import Column
 
     class AlongStream(RichProgress):
-        """Reads the position of the stream whenever it is drawn, so that no step has to tell it."""
+        """Reads how far a run is whenever it is drawn, so that no step has to tell it."""
 
         def get_renderables(self) -> Iterable[RenderableType]:
             for task in self.tasks:
-                self.update(task.id, completed=task.fields["run"].stream.position)
+                run = task.fields["run"]
+                rehearsed = run.stepper.rehearsed
+                rehearsal = f"rehearsal, step {rehearsed}  " if rehearsed else ""
+                self.update(task.id, completed=run.stream.position, rehearsal=rehearsal)
             return super().get_renderables()
 
     return AlongStream(
@@ -131,7 +138,7 @@ def _rich_bar() -> "RichProgress":
         MofNCompleteColumn(table_column=Column(min_width=9, no_wrap=True)),
         TimeRemainingColumn(table_column=Column(min_width=7, no_wrap=True)),
         TextColumn(
-            "{task.fields[status]}",
+            "{task.fields[rehearsal]}{task.fields[status]}",
             markup=False,
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),

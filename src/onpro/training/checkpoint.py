@@ -118,7 +118,7 @@ def step_of(path: Path) -> int:
 
 
 class Stopped(Exception):  # noqa: N818 # it is no error
-    """A signal has stopped the run, after its state was saved."""
+    """A signal has stopped the run."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"stopped by signal {signal}")
@@ -172,6 +172,10 @@ class CheckpointWriter:
         step = state["stream"]["position"]
         self._pending = self._thread.submit(self._checkpoints.save, step, frozen)
         self._last = time.monotonic()
+        self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """Raise `Stopped` if a signal asks the run to stop, after the last save is on the disk."""
         signal = self._stop()
         if signal is not None:
             self._wait()

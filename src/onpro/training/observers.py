@@ -60,6 +60,9 @@ class Checkpointer(Protocol):
     def should_stop(self) -> bool:
         """Return whether to save the state now and end the run; called after every step."""
 
+    def stop_if_asked(self) -> None:
+        """End the run by an exception if it should stop, without saving; called in rehearsals."""
+
     def save(self, state: dict[str, Any]) -> None:
         """Save a state whose loss and weights are finite; raise an exception to end the run."""
 

@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property
@@ -31,12 +31,18 @@ class Stepper:
         method: The method to train; the stepper updates its `progress`.
         engine: How training steps are computed.
         lenient: Whether the graph engine computes steps that it cannot capture eagerly.
+
+    Attributes:
+        rehearsed: Number of steps in the rehearsal under way; 0 outside one.
+        before_rehearsing: Called before each step of a rehearsal; an exception ends it halfway.
     """
 
     def __init__(
         self, method: Method[Any], engine: Engine = "eager", *, lenient: bool = False
     ) -> None:
         self.method = method
+        self.rehearsed = 0
+        self.before_rehearsing: Callable[[], None] = lambda: None
         self._lenient = lenient
         self._initial = _snapshots(method)
         self.use(engine)
@@ -122,11 +128,16 @@ class Stepper:
 
     def _rehearse(self) -> None:
         rehearse = None
-        for stored in self.method.rehearsal():
-            if rehearse is None:  # the rehearsal may begin with a new network
-                rehearse = self._built(self.method.rehearse)
-            with self._autocasting():
-                rehearse(stored)
+        try:
+            for stored in self.method.rehearsal():
+                self.before_rehearsing()
+                if rehearse is None:  # the rehearsal may begin with a new network
+                    rehearse = self._built(self.method.rehearse)
+                with self._autocasting():
+                    rehearse(stored)
+                self.rehearsed += 1
+        finally:
+            self.rehearsed = 0
 
     def forget(self, label: int) -> None:
         """Drop a class between two steps; if nothing is left to replay, restart task counting."""

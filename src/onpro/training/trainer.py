@@ -80,6 +80,7 @@ class Trainer:
         self.log_every = log_every
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
+        self.stepper.before_rehearsing = self._stop_if_asked
         self.accuracy: list[list[float]] = []
         self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
@@ -145,6 +146,11 @@ class Trainer:
 
     def _should_stop(self) -> bool:
         return self.checkpointer is not None and self.checkpointer.should_stop()
+
+    def _stop_if_asked(self) -> None:
+        """Stop in a rehearsal, which may take minutes; it starts over when the run is resumed."""
+        if self.checkpointer is not None:
+            self.checkpointer.stop_if_asked()
 
     def _should_save(self, *, task_over: bool = False) -> bool:
         """Return whether to save the state; at the end of a task that waits for the evaluation."""
