@@ -429,6 +429,18 @@ def test_prototypes_are_drawn_for_old_and_new_classes_task_by_task() -> None:
     assert np.asarray(lines[1].get_ydata()).tolist() == pytest.approx(measured_new[20:40])
 
 
+def test_the_ends_of_tasks_are_drawn_where_all_prototypes_have_the_same() -> None:
+    def ends(*runs: Finished) -> list[float]:
+        lines = drawn("prototypes", list(runs)).axes[0].get_lines()
+        across = [np.asarray(line.get_xdata()) for line in lines]
+        return [float(x[0]) for x in across if len(x) == 2]
+
+    one, same, other = (finished(name, 0) for name in ("onpro", "er", "ocm"))
+    other.result["prototypes"] = measured(3, 10)
+    assert ends(one, same) == [205.0, 405.0]
+    assert ends(one, other) == []
+
+
 def test_what_is_measured_by_features_is_said_beside_projections() -> None:
     er, onpro = finished("er", 0), finished("onpro", 0)
     er.result["prototypes"] = er.result["prototypes"] | {"space": "features"}
