@@ -8,6 +8,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 _JOINERS = "\u200c\u200d"  # needed by scripts and emoji, and harmless
 _WORDS = re.compile(r"[\w .,:;=()/+-]*", re.ASCII)
+_NOISE = 6  # digits after the last one shown that tell a half from what is a little less
 _EXACT = Context(prec=400, rounding=ROUND_HALF_UP)  # digits of the largest float, and some
 
 
@@ -38,12 +39,15 @@ def _escape(letter: str) -> str:
 def written(value: float, spec: str = "") -> str:
     """A number as `format` writes it, but rounded as people do: halves away from zero.
 
-    What is rounded is the decimal number that files show: 64.55 becomes 64.6, though the nearest
-    float is a little less. `number` in the page's script does the same. What is rounded to 0 has
-    no sign.
+    What is rounded is the decimal number that is meant, without the rounding errors of floats:
+    64.55 becomes 64.6, though the nearest float is a little less, and so does a mean that was
+    computed as 64.54999999999998. `number` in the page's script does the same. What is rounded to
+    0 has no sign.
 
     >>> written(4.5, ".0f"), written(64.55, ".1f"), written(25.848, ".1f"), written(-0.04, "+.1f")
     ('5', '64.6', '25.8', '0.0')
+    >>> 1.15 * 3 - 0.1, written(1.15 * 3 - 0.1, ".1f")
+    (3.3499999999999996, '3.4')
     >>> written(2.5, "+.0f"), written(-2.5, ".0f"), written(0.125, ".0%")
     ('+3', '-3', '13%')
     """
@@ -51,7 +55,9 @@ def written(value: float, spec: str = "") -> str:
     if not parts or not math.isfinite(value):
         return format(value, spec)
     sign, digits, kind = parts.groups()
-    exact = Decimal(repr(float(value))) * (100 if kind == "%" else 1)
+    scale = 2 if kind == "%" else 0
+    meant = round(float(value), int(digits) + scale + _NOISE)
+    exact = Decimal(repr(meant)).scaleb(scale)
     rounded = exact.quantize(Decimal(1).scaleb(-int(digits)), context=_EXACT)
     sign = sign if rounded else ""
     return f"{rounded if rounded else abs(rounded):{sign}f}{kind.removeprefix('f')}"

@@ -55,6 +55,12 @@ def test_a_wrapped_method_has_the_recipes_of_its_base(onpro: Command) -> None:
     assert [entry["name"] for entry in wrapped] == list(recipes("er"))
 
 
+def test_what_recipes_say_of_the_paper_is_said_of_the_method_that_it_has(onpro: Command) -> None:
+    for name in ("er-mkd", "er-rot-mkd"):
+        listed = json.loads(onpro("recipes", name, "--json").out)
+        assert listed[0]["description"] == "of er: Tables 1 and 2: the defaults"
+
+
 def test_recipes_of_an_unknown_method(onpro: Command) -> None:
     answer = onpro("recipes", "onproo")
     assert answer.status == 2

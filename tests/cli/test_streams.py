@@ -1,6 +1,7 @@
 """`--stream KIND` and its options, in every command that has them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -181,10 +182,26 @@ def test_the_stream_of_a_run_is_drawn(onpro: Command) -> None:
     assert onpro("figure", "stream", run, "--out", "one.svg").status == 0
     assert onpro("figure", "stream", "runs", "--out", "all.svg").status == 0
     assert len(Path("all.svg").read_text()) > len(Path("one.svg").read_text())
-    assert onpro(*RUN, "--seed", "5", "--seeds", "9").status == 0
+
+
+def test_of_many_seeds_the_stream_of_the_first_is_drawn(
+    onpro: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert onpro(*RUN, "--stream", "random", "--seed", "3", "--seeds", "9").status == 0
+    assert onpro(*RUN, "--seed", "4").status == 0
+    answer = onpro("figure", "stream", "runs", "--out", "many.svg")
+    assert (answer.status, answer.out) == (0, "saved many.svg\n")
+    assert "left out: all seeds but the first of each stream, 10 in all" in caplog.text
+    titles = re.findall(r"<!-- (.*seed \d+) -->", Path("many.svg").read_text())
+    assert sorted(title.split(", ")[1::2] for title in titles) == [
+        ["disjoint", "seed 4"],
+        ["random", "seed 3"],
+    ]
+    for blur in range(7):
+        assert onpro(*RUN, "--stream", "blurry", "--blur", str(blur)).status == 0
     answer = onpro("figure", "stream", "runs")
     assert answer.status == 2
-    assert "these runs have 12 different streams: name fewer, at most 8" in answer.err
+    assert "these runs have 9 different streams: name fewer, at most 8" in answer.err
 
 
 def test_shares_are_those_of_the_stream() -> None:

@@ -220,6 +220,25 @@ def test_labels_of_points_overlap_neither_each_other_nor_points_nor_the_front() 
         assert not any(box.contains(*corner) for corner in corners)
 
 
+def test_experiments_on_other_data_and_streams_have_a_front_of_their_own() -> None:
+    runs = [finished(f"method-{number}", 0) for number in range(6)]
+    for number, run in enumerate(runs):
+        run.result.update(train_seconds=10.0 + number, average_accuracy=60.0 - 5 * (number // 2))
+        run.result["average_accuracy"] += number % 2
+    for run in runs[2:4]:
+        run.result["data"] = "cifar100"
+    for run in runs[4:]:
+        run.configuration["stream"] = {"kind": "blurry", "blur": 10}
+        run.configuration["evaluations"] = len(run.folder.name) % 2
+    (axes,) = drawn("compute", runs).axes
+    fronts = [line for line in axes.get_lines() if line.get_marker() == "None"]
+    assert [np.asarray(front.get_xdata()).tolist() for front in fronts] == [
+        [10, 11],
+        [12, 13],
+        [14, 15],
+    ]
+
+
 def test_names_of_points_without_room_beside_them_are_in_a_legend() -> None:
     names = [f"a-method-with-a-long-name-{number}" for number in range(16)]
     runs = [finished(name, 0) for name in names]
@@ -408,6 +427,18 @@ def test_prototypes_are_drawn_for_old_and_new_classes_task_by_task() -> None:
     assert len(lines) == 3
     measured_new = run.result["prototypes"]["new"]
     assert np.asarray(lines[1].get_ydata()).tolist() == pytest.approx(measured_new[20:40])
+
+
+def test_the_ends_of_tasks_are_drawn_where_all_prototypes_have_the_same() -> None:
+    def ends(*runs: Finished) -> list[float]:
+        lines = drawn("prototypes", list(runs)).axes[0].get_lines()
+        across = [np.asarray(line.get_xdata()) for line in lines]
+        return [float(x[0]) for x in across if len(x) == 2]
+
+    one, same, other = (finished(name, 0) for name in ("onpro", "er", "ocm"))
+    other.result["prototypes"] = measured(3, 10)
+    assert ends(one, same) == [205.0, 405.0]
+    assert ends(one, other) == []
 
 
 def test_what_is_measured_by_features_is_said_beside_projections() -> None:

@@ -88,6 +88,14 @@ def test_numbers_are_those_of_the_runs(stored: list[Finished]) -> None:
     assert [sum(row) for row in onpro["confusion"]["rows"]] == pytest.approx([100] * 10, abs=0.5)
 
 
+def test_the_spread_of_the_paper_is_explained_as_in_the_documentation(
+    stored: list[Finished],
+) -> None:
+    said = "a standard deviation, while (its|the) official code prints 95 % intervals"
+    assert re.search(said, page(found(stored)))
+    assert re.search(said, (ROOT / "docs" / "experiments.md").read_text())
+
+
 def test_settings_and_versions_of_every_run_are_there(stored: list[Finished]) -> None:
     data = embedded(page(found(stored)))
     assert ["learning_rate", "0.0005"] in data["settings"]

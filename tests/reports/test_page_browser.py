@@ -208,6 +208,21 @@ def test_a_colour_stays_with_its_experiment(tab: Tab) -> None:
     assert colours().items() <= before.items()
 
 
+def test_the_leader_of_a_line_that_ends_earlier_does_not_look_like_the_line(
+    browser: Any, tmp_path: Path
+) -> None:
+    for tasks in (3, 5):
+        save(tmp_path, result("er", tasks=tasks, memory=tasks))
+    path = tmp_path / "page.html"
+    path.write_text(page(found(read_runs([tmp_path]))), encoding="utf-8")
+    tab = Tab(browser, path)
+    dashes = tab.page.locator("#accuracy .leader").evaluate_all(
+        "(leaders) => leaders.map((one) => getComputedStyle(one).strokeDasharray)"
+    )
+    tab.context.close()
+    assert sorted(dash == "none" for dash in dashes) == [False, True]
+
+
 def test_unticking_removes_a_line_and_keeps_the_focus(tab: Tab) -> None:
     tick = tab.page.locator("#table tbody input").first
     tick.focus()

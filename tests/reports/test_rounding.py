@@ -40,11 +40,21 @@ PERCENT = st.one_of(
 @given(st.floats(-1e15, 1e15) | PERCENT, st.integers(0, 4))
 def test_the_nearest_is_written_and_of_two_the_farther_from_zero(value: float, digits: int) -> None:
     text = written(value, f".{digits}f")
-    error = abs(Fraction(text)) - abs(Fraction(repr(value)))
+    error = abs(Fraction(text)) - abs(Fraction(repr(round(value, digits + 6))))
     half = Fraction(1, 2 * 10**digits)
     assert -half < error <= half
     assert not text.startswith("-") or Fraction(text) < 0
     assert written(value, f"+.{digits}f").lstrip("+") == text
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=15), st.integers(1, 4))
+def test_a_mean_is_written_as_if_it_had_been_computed_exactly(
+    hundredths: list[int], digits: int
+) -> None:
+    exact = Fraction(sum(hundredths), 100 * len(hundredths))
+    least = math.floor(exact * 10**digits + Fraction(1, 2))
+    mean = sum(value / 100 for value in hundredths) / len(hundredths)
+    assert written(mean, f".{digits}f") == written(least / 10**digits, f".{digits}f")
 
 
 @given(PERCENT)
@@ -68,10 +78,13 @@ def drawn(figure: object) -> list[str]:
     return [text.get_text() for text in figure.findobj(Text)]
 
 
-@pytest.mark.parametrize("value", [4.5, 25.848, 0.25, 0.0, 64.55, 99.96, 0.44, 4.4996])
+@pytest.mark.parametrize(
+    "value", [4.5, 25.848, 0.25, 0.0, 64.55, 47.349999999999994, 99.96, 0.44, 4.4996]
+)
 def test_all_formats_agree(value: float) -> None:
     one, whole = (
-        str(Decimal(str(value)).quantize(Decimal(unit), ROUND_HALF_UP)) for unit in ("0.1", "1")
+        str(Decimal(str(round(value, 9))).quantize(Decimal(unit), ROUND_HALF_UP))
+        for unit in ("0.1", "1")
     )
     runs = [run(value)]
     said = StringIO()

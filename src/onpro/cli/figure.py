@@ -1,5 +1,6 @@
 """`onpro figure NAME RUN…`: draw a figure from finished runs, or of a stream."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from onpro.text import visible
 if TYPE_CHECKING:
     from onpro.runs import RunConfig
     from onpro.streams import ClassIncremental
+
+LOG = logging.getLogger(__name__)
 
 FIGURES = {
     "accuracy": "Average accuracy on the tasks seen so far, after each task (Fig. 4a).",
@@ -202,14 +205,24 @@ def _configs_of(paths: Sequence[Path], data_dir: Path | None) -> "list[RunConfig
 
 
 def _streams(configs: "Sequence[RunConfig]") -> "dict[str, ClassIncremental]":
-    """Return the stream of each run under a title; runs of equal streams have one together."""
+    """Return the stream of each run under a title; runs of equal streams have one together.
+
+    If all seeds are too many for a figure, it has the first of each experiment.
+    """
     from onpro.runs import SharedImages, make_stream
 
     titles = {_title(config): replace(config, device="cpu") for config in configs}
     if len(titles) > MOST_STREAMS:
-        raise UserError(
-            f"these runs have {len(titles)} different streams: name fewer, at most {MOST_STREAMS}."
-        )
+        firsts: dict[str, RunConfig] = {}
+        for config in sorted(titles.values(), key=lambda config: config.seed):
+            firsts.setdefault(_title(replace(config, seed=0)), config)
+        if len(firsts) > MOST_STREAMS:
+            raise UserError(
+                f"these runs have {len(firsts)} different streams: "
+                f"name fewer, at most {MOST_STREAMS}."
+            )
+        LOG.warning("left out: all seeds but the first of each stream, %d in all", len(titles))
+        titles = {_title(config): config for config in firsts.values()}
     images = SharedImages()
     return {title: make_stream(config, images(config)) for title, config in titles.items()}
 

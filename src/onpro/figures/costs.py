@@ -1,11 +1,12 @@
 """Figures of training time and of accuracy against compute."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
+from onpro.experiments.grouping import STREAM
 from onpro.figures.style import (
     COLORS,
     INK,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 AXES = {"seconds": "training time, s", "images": "training images through the network"}
 """What the horizontal axis of `compute` can show."""
+
+BENCHMARK = {"stream", *STREAM} - {"batch_size", "image_size", "evaluations"}
+"""Options with which a run solves another problem, so that its accuracy cannot be compared."""
 
 SHARED = "#9fc6e2"
 """Colour of runs that shared their device."""
@@ -77,25 +81,31 @@ def time(experiments: Sequence[Experiment], options: Options) -> "Figure":
 
 
 def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
-    """Accuracy against time or images, with the Pareto front (`--x seconds|images`)."""
+    """Accuracy against time or images, with the Pareto front (`--x seconds|images`).
+
+    Experiments on different data sets or streams have fronts of their own: their accuracies cannot
+    be compared.
+    """
     x = options.x or "seconds"
     if x not in AXES:
         raise UserError(f"compute has {' or '.join(AXES)} on its axis, not '{x}'.")
     cost = _seconds if x == "seconds" else _images
     names, common = names_of(experiments)
     points = sorted(
-        (cost(one), _accuracy(one), name) for one, name in zip(experiments, names, strict=True)
+        (cost(one), _accuracy(one), name, _benchmark(one))
+        for one, name in zip(experiments, names, strict=True)
     )
     height = max(0.72 * options.inches, 0.01 * options.font * len(points))
     figure = blank(options, height)
     axes = figure.subplots()
     plain(axes, options, joined("average accuracy at the end, %", common))
-    front, highest = [], -1.0
-    for seconds, accuracy, _ in points:
-        if accuracy > highest:
+    fronts: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for seconds, accuracy, _, benchmark in points:
+        front = fronts.setdefault(benchmark, [])
+        if not front or accuracy > front[-1][1]:
             front.append((seconds, accuracy))
-            highest = accuracy
-    axes.step(*zip(*front, strict=True), where="post", color=QUIET, linewidth=1, zorder=1)
+    for front in fronts.values():
+        axes.step(*zip(*front, strict=True), where="post", color=QUIET, linewidth=1, zorder=1)
     handles = [
         axes.plot(
             [seconds],
@@ -105,7 +115,7 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
             markersize=0.6 * options.font,
             color=COLORS[number % len(COLORS)],
         )[0]
-        for number, (seconds, accuracy, _) in enumerate(points)
+        for number, (seconds, accuracy, *_) in enumerate(points)
     ]
     axes.margins(x=0.2, y=0.1)
     title = AXES[x]
@@ -120,10 +130,11 @@ def compute(experiments: Sequence[Experiment], options: Options) -> "Figure":
         axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.set_xlabel(title, color=INK, size=options.font, parse_math=False)
-    if not _label_points(figure, axes, points, front, options):
+    labelled = [point[:3] for point in points]
+    if not _label_points(figure, axes, labelled, list(fronts.values()), options):
         for label in list(axes.texts):
             label.remove()
-        legend = Legend([name for *_, name in points], options, handle=1)
+        legend = Legend([name for *_, name in labelled], options, handle=1)
         figure.set_figheight(height + legend.height)
         legend.add(figure, handles)
     return figure
@@ -150,10 +161,10 @@ def _label_points(
     figure: "Figure",
     axes: "Axes",
     points: Sequence[tuple[float, float, str]],
-    front: Sequence[tuple[float, float]],
+    fronts: Sequence[Sequence[tuple[float, float]]],
     options: Options,
 ) -> bool:
-    """Write names beside points, inside the axes and off other names, points and the front.
+    """Write names beside points, inside the axes and off other names, points and the fronts.
 
     Returns:
         Whether there is room for all.
@@ -165,7 +176,7 @@ def _label_points(
     half = 0.35 * options.font * figure.dpi / 72
     centres = axes.transData.transform([point[:2] for point in points])
     taken = [Bbox([centre - half, centre + half]) for centre in centres]
-    for (x, y), (next_x, next_y) in pairwise(front):
+    for (x, y), (next_x, next_y) in chain.from_iterable(map(pairwise, fronts)):
         ends = [[(x, y), (next_x, y)], [(next_x, y), (next_x, next_y)]]
         taken += [Bbox(axes.transData.transform(end)) for end in ends]
     for x, y, name in points:
@@ -191,6 +202,12 @@ def _label_points(
             return False
         taken.append(box)
     return True
+
+
+def _benchmark(experiment: Experiment) -> tuple[str, ...]:
+    """Return what an experiment has to be compared within: its data set and stream."""
+    options = (value for value in experiment.by_hand if value.partition("=")[0] in BENCHMARK)
+    return experiment.data, *options
 
 
 def _place(experiment: Experiment) -> str:

@@ -48,6 +48,8 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
             f"{name} (features)" if space == "features" else name
             for name, space in zip(names, spaces, strict=True)
         ]
+    boundaries = {_boundaries(columns) for columns in measured}
+    starts = boundaries.pop() if len(boundaries) == 1 else ()  # else a line would be of some alone
     legend = Legend(names, options)
     figure = blank(options, 0.6 * options.inches + 0.4 + legend.height)
     panels = figure.subplots(2, 1, sharex=True, squeeze=False)[:, 0]
@@ -57,7 +59,6 @@ def prototypes(experiments: Sequence[Experiment], options: Options) -> "Figure":
         handles = [
             _draw(axes, columns, name, number, options) for number, columns in enumerate(measured)
         ]
-        starts = _boundaries(measured[0])
         for start in starts if len(starts) <= MOST_BOUNDARIES else ():
             axes.axvline(start, color=LIGHT, linewidth=0.8, zorder=0)
         axes.margins(x=0.01)
@@ -100,10 +101,10 @@ def _lacks_prototypes(experiment: Experiment) -> str:
     )
 
 
-def _boundaries(columns: Columns) -> list[float]:
+def _boundaries(columns: Columns) -> tuple[float, ...]:
     """Return steps at which a task begins, up to the distance of two measurements."""
     changes = np.flatnonzero(np.diff(columns["task"])) + 1
-    return [float(columns["step"][k - 1 : k + 1].mean()) for k in changes]
+    return tuple(float(columns["step"][k - 1 : k + 1].mean()) for k in changes)
 
 
 def _draw(axes: Any, columns: Columns, name: str, number: int, options: Options) -> Any:

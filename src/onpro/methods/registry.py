@@ -234,7 +234,13 @@ def _wrapped(base_name: str, wrapper_name: str) -> Entry:
         "wrapped": base.cls,
         "has_plain_loss": base.cls.has_plain_loss and wrapper.keeps_loss,
     }
-    return Entry(type(name, (wrapper, base.cls), given), data, base.recipes, values)
+    recipes = base.recipes
+    if base_name in _METHODS:  # what recipes say of papers holds for the method alone
+        recipes = {
+            recipe: found.varied(f"of {base_name}: {found.about}")
+            for recipe, found in base.recipes.items()
+        }
+    return Entry(type(name, (wrapper, base.cls), given), data, recipes, values)
 
 
 def _refusal(wrapper: type[Wrapper[Any]], base: type[AnyMethod]) -> str | None:

@@ -46,7 +46,7 @@ const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 /** A number as people write it, halves rounded away from zero; a dash where there is none. */
 function number(value, digits = 1) {
   if (value == null) return "–";
-  const size = Math.abs(value);
+  const size = Number(Math.abs(value).toFixed(digits + 6)); // without the rounding errors of floats
   const [whole, decimals = ""] = (size < 1e-6 ? "0" : String(size)).split(".");
   const kept = BigInt(whole + decimals.slice(0, digits).padEnd(digits, "0"));
   const units = String(kept + (decimals[digits] >= "5" ? 1n : 0n)).padStart(digits + 1, "0");

@@ -125,11 +125,12 @@ function lineChart(place, { title, caption, series, band, top, unit, xTitle, has
 
   const labels = series.map(({ slot, values: [means] }, index) => ({
     slot, from: [x(means.length), y(means.at(-1))], y: y(means.at(-1)), text: fit(endTexts[index], right - 36, 12),
+    isFar: means.length < tasks,  // its leader must not look as if the line went on
   })).filter(({ text }) => text);
-  for (const { slot, from, y: at, text } of spread(labels, 14, inner.top, inner.bottom)) {
+  for (const { slot, from, y: at, text, isFar } of spread(labels, 14, inner.top, inner.bottom)) {
     const start = inner.right + 34;
     svg.append(
-      shape("polyline", { class: `leader ${slotClass(slot)}`, points: `${from[0] + 6},${from[1]} ${start - 14},${at} ${start - 3},${at}` }),
+      shape("polyline", { class: `leader ${isFar ? "far" : ""} ${slotClass(slot)}`, points: `${from[0] + 6},${from[1]} ${start - 14},${at} ${start - 3},${at}` }),
       shape("text", { class: "label", x: start, y: at, "dominant-baseline": "central" }, text));
   }
 
