@@ -56,18 +56,14 @@ def main(arguments: Sequence[str]) -> int:
     with importing():
         from onpro.cli.training import image_side, make_executor, train_and_show
         from onpro.experiments.executors import RunRequest
-        from onpro.runs.folder import REPETITION
+        from onpro.runs.folder import repetition_of
 
     execution.check()
     named = {folder.resolve(): folder for folder in options.runs}
     if len(named) > 1:  # such as runs/*
         named = {path: folder for path, folder in named.items() if _is_run(folder)}
     # A begun repetition takes the place of the finished run beside it: they are one run.
-    folders = [
-        folder
-        for path, folder in named.items()
-        if path.with_name(path.name + REPETITION) not in named
-    ]
+    folders = [folder for path, folder in named.items() if repetition_of(path) not in named]
     if not folders:
         raise UserError("none of these is the folder of a run.")
     configs = {folder: _config(folder, options.data_dir) for folder in folders}

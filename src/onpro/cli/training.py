@@ -25,11 +25,10 @@ from onpro.experiments.executors.worker import train_alone
 from onpro.experiments.plan import Place
 from onpro.nn import Precision
 from onpro.runs import Finished, Interrupted, RunConfig, finished, finished_in, room_for_runs
-from onpro.runs.folder import REPETITION
+from onpro.runs.folder import RunFolder, repetition_of
 from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
 from onpro.training import pick_device, pick_engine, pick_precision
-from onpro.training.checkpoint import Checkpoints
 from onpro.training.device import DeviceName
 
 GOES_ON = "interrupted; what is done so far is kept, and the same command resumes it."
@@ -214,8 +213,8 @@ def show(runs: Sequence[RunRequest], failures: Container[Path], *, as_json: bool
 
 def _repetitions_begun(folders: Sequence[Path]) -> str:
     """Return how to resume runs that started over, which the same command would do again."""
-    places = [p for folder in folders for p in (folder, folder.with_name(folder.name + REPETITION))]
-    begun = [str(p) for p in places if Checkpoints(p / "checkpoint").files()]
+    places = [place for folder in folders for place in (folder, repetition_of(folder))]
+    begun = [str(place) for place in places if RunFolder(place).checkpoints.files()]
     if not begun:
         return "interrupted; the unfinished runs were not kept."
     return f"interrupted; resume what was begun with: onpro resume {shlex.join(begun)}"

@@ -20,7 +20,7 @@ from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
-from onpro.runs.folder import CONFIG, REPETITION, RunFolder
+from onpro.runs.folder import CONFIG, RunFolder, final_folder, own_name, repetition_of
 from onpro.runs.model import NetworkKeeper, save_model
 from onpro.runs.probes import make_probe
 from onpro.runs.reading import Finished, finished_in
@@ -218,11 +218,9 @@ def running(
             `Interrupted` is raised.
     """
     trainer = trainer or prepare(config)
-    if folder.is_symlink() or folder.name in ("", ".."):  # else one folder had two names
-        folder = folder.resolve()
-    repeats = folder.name.endswith(REPETITION)
-    folder = folder.with_name(folder.name.removesuffix(REPETITION))
-    first, repetition = RunFolder(folder), RunFolder(folder.with_name(folder.name + REPETITION))
+    named = own_name(folder)
+    folder = final_folder(named)
+    first, repetition = RunFolder(folder), RunFolder(repetition_of(folder))
     with writing_below(folder.parent), locked(folder):
         first.require(config)
         if not fresh or not repetition.config.exists():
@@ -232,7 +230,7 @@ def running(
             repetition.remove(folder=True)
         else:
             done = finished_in(folder, config)
-            if done and not (repeats and repetition.path.exists()):
+            if done and not (named == repetition.path and named.exists()):
                 first.checkpoints.remove()  # left by a run ended by force
                 return done
         place = repetition if first.result.exists() else first
