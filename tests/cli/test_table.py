@@ -62,7 +62,7 @@ def test_gpus_get_as_many_runs_as_they_have_room_for(
     large = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
     sides = [training.image_side(name, None) for name in data]
-    executor = training.make_executor(ExecutionOptions(**options), "auto", lambda: max(sides))
+    executor = training.make_executor(ExecutionOptions(**options), "auto", max(sides))
     assert executor.device() == "cuda"
     assert executor.slots() == runs
 

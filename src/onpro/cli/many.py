@@ -48,10 +48,7 @@ def carry_out(
         require_writable(options.out)
     if options.dry_run and execution.on == "ray":
         execution = replace(execution, on="local", ray_address=None)  # no cluster is started for it
-
-    def side() -> int:
-        return max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
-
+    side = max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
     with closing(make_executor(execution, compute.device, side)) as executor:
         place = place_of(executor, compute, execution.on)
         planned = _possible(plan(wanted, options.out, place), what)

@@ -69,10 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     configs = {folder: _config(folder, options.data_dir) for folder in folders}
     devices = {folder: _device(folder, config, execution.on) for folder, config in configs.items()}
     device: DeviceName = "cuda" if "cuda" in devices.values() else "cpu"
-
-    def side() -> int:
-        return max(image_side(config.data, config.image_size) for config in configs.values())
-
+    side = max(image_side(config.data, config.image_size) for config in configs.values())
     with closing(make_executor(execution, device, side)) as executor:
         requests = [
             RunRequest(*run, fresh=options.fresh, **execution.how()) for run in configs.items()

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -35,15 +35,13 @@ GOES_ON = "interrupted; what is done so far is kept, and the same command resume
 """Said where several runs were interrupted."""
 
 
-def make_executor(
-    options: ExecutionOptions, device: DeviceName, side: Callable[[], int]
-) -> Executor:
+def make_executor(options: ExecutionOptions, device: DeviceName, side: int) -> Executor:
     """Return the executor that the options ask for.
 
     Args:
         options: Options of the command.
         device: Where to compute.
-        side: Returns the side of the largest images, in pixels.
+        side: Side of the largest images, in pixels.
     """
     workers, threads = options.number_of_workers(), options.threads
     if options.on == "ray":
@@ -72,7 +70,7 @@ def make_executor(
             raise UserError("runs have no GPU here: leave --gpus and --at-once out.")
         return Local(workers, threads=threads)
     gpus = _gpus(options.gpus)
-    at_once = options.at_once or room_for_runs(_smallest_gpu(), side())
+    at_once = options.at_once or room_for_runs(_smallest_gpu(), side)
     return Local(workers or len(gpus) * at_once, gpus=gpus)
 
 
