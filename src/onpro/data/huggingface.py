@@ -14,6 +14,7 @@ from onpro.data.decode import Encoded
 from onpro.data.imageset import ImageSet, Split, measured
 from onpro.data.lazy import split_of
 from onpro.data.random_split import random_test_images
+from onpro.data.registry import Request
 from onpro.errors import UserError, unknown
 from onpro.files import expand_home
 
@@ -27,22 +28,19 @@ SAMPLED = 64
 """Rows whose bytes identify a data set, beside its labels."""
 
 
-def load_huggingface(
-    argument: str, *, image_size: int = 32, seed: int = 0, limit_per_class: int | None = None
-) -> ImageSet:
+def load_huggingface(request: Request) -> ImageSet:
     """Load a data set of the Hugging Face hub, or one that was saved in a folder.
 
     Rows are decoded like image files. Without a test split, a random fifth of each class is the
     test set.
 
-    Args:
-        argument: `NAME` on the hub or `PATH` of a folder, optionally followed by `?KEY=VALUE&…`
-            with the keys `config`, `image` and `label` (columns), `train` and `test` (splits).
-        image_size: side of the square images in pixels.
-        seed: seed of the random split.
-        limit_per_class: keep only the first so many training and test images of each class.
+    The argument is `NAME` on the hub or `PATH` of a folder, optionally followed by `?KEY=VALUE&…`
+    with the keys `config`, `image` and `label` (columns), `train` and `test` (splits).
     """
-    name, _, query = argument.partition("?")
+    size, limit = request.image_size, request.limit_per_class
+    assert request.argument  # as `load` requires
+    assert size  # as registered
+    name, _, query = request.argument.partition("?")
     given = dict(parse_qsl(query))
     for key in given:
         if key not in KEYS:
@@ -55,7 +53,7 @@ def load_huggingface(
     label = _label_column(train, given.get("label"), name)
     classes, train_labels = _labels(train, label, f"{train_name} of {name}")
     if test_name is None:
-        train_rows, test_rows = _random_split(train_labels, len(classes), seed)
+        train_rows, test_rows = _random_split(train_labels, len(classes), request.seed)
         test, test_name, test_labels = train, train_name, train_labels
     else:
         test = splits[_named_split(splits, test_name, (), name)]
@@ -63,8 +61,8 @@ def load_huggingface(
         train_rows, test_rows = list(range(len(train))), list(range(len(test)))
 
     def split(table: Any, part: str, labels: list[int], rows: list[int], what: str) -> Split:
-        rows = _first_per_class(labels, rows, limit_per_class)
-        images = Rows(table, image, rows, image_size, f"the split {part} of {name}")
+        rows = _first_per_class(labels, rows, limit)
+        images = Rows(table, image, rows, size, f"the split {part} of {name}")
         chosen = torch.tensor([labels[row] for row in rows], dtype=torch.int64)
         return split_of(images, chosen, what=f"{what} images of {name}")
 
