@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onpro.data.image_files import ImageFile, list_classes, split_by_class
 from onpro.data.imageset import ImageSet, measured
-from onpro.data.random_split import random_test_images
+from onpro.data.per_class import random_test_images
 from onpro.errors import UserError, counted
 from onpro.files import expand_home
 

@@ -13,7 +13,7 @@ import torch
 from onpro.data.decode import Encoded
 from onpro.data.imageset import ImageSet, Split, measured
 from onpro.data.lazy import split_of
-from onpro.data.random_split import random_test_images
+from onpro.data.per_class import first_per_class, random_test_images
 from onpro.data.registry import Request
 from onpro.errors import UserError, unknown
 from onpro.files import expand_home
@@ -61,7 +61,8 @@ def load_huggingface(request: Request) -> ImageSet:
         train_rows, test_rows = list(range(len(train))), list(range(len(test)))
 
     def split(table: Any, part: str, labels: list[int], rows: list[int], what: str) -> Split:
-        rows = _first_per_class(labels, rows, limit)
+        if limit is not None:
+            rows = [rows[k] for k in first_per_class([labels[row] for row in rows], limit)]
         images = Rows(table, image, rows, size, f"the split {part} of {name}")
         chosen = torch.tensor([labels[row] for row in rows], dtype=torch.int64)
         return split_of(images, chosen, what=f"{what} images of {name}")
@@ -180,18 +181,6 @@ def _random_split(labels: list[int], classes: int, seed: int) -> tuple[list[int]
     drawn = random_test_images([len(rows) for rows in by_class], seed)
     test = {rows[k] for rows, chosen in zip(by_class, drawn, strict=True) for k in chosen if rows}
     return [row for row in range(len(labels)) if row not in test], sorted(test)
-
-
-def _first_per_class(labels: list[int], rows: list[int], limit: int | None) -> list[int]:
-    if limit is None:
-        return rows
-    seen: dict[int, int] = {}
-    kept = []
-    for row in rows:
-        seen[labels[row]] = seen.get(labels[row], 0) + 1
-        if seen[labels[row]] <= limit:
-            kept.append(row)
-    return kept
 
 
 @dataclass(frozen=True, eq=False)
