@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions, ManyOptions
 from onpro.cli.printing import print_table
@@ -46,10 +45,10 @@ def carry_out(
         raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
     if not options.dry_run:
         require_writable(options.out)
-    if options.dry_run and execution.on == "ray":
-        execution = replace(execution, on="local", ray_address=None)  # no cluster is started for it
     side = max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
-    with closing(make_executor(execution, compute.device, side)) as executor:
+    with closing(
+        make_executor(execution, compute.device, side, dry_run=options.dry_run)
+    ) as executor:
         place = place_of(executor, compute, execution.on)
         planned = _possible(plan(wanted, options.out, place), what)
         if options.calibrate:

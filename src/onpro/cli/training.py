@@ -35,15 +35,22 @@ GOES_ON = "interrupted; what is done so far is kept, and the same command resume
 """Said where several runs were interrupted."""
 
 
-def make_executor(options: ExecutionOptions, device: DeviceName, side: int) -> Executor:
+def make_executor(
+    options: ExecutionOptions, device: DeviceName, side: int, *, dry_run: bool = False
+) -> Executor:
     """Return the executor that the options ask for.
 
     Args:
         options: Options of the command.
         device: Where to compute.
         side: Side of the largest images, in pixels.
+        dry_run: Whether it only plans, so that a Ray cluster is neither started nor asked.
     """
     workers, threads = options.number_of_workers(), options.threads
+    if options.on == "ray" and dry_run:
+        if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+            return Local(workers or options.at_once or 1, gpus=["of the cluster"])
+        return Local(workers, threads=threads)
     if options.on == "ray":
         from onpro.experiments.executors.ray import Ray
 
