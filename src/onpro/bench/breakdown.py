@@ -1,4 +1,4 @@
-"""Which part of a step takes how long, operation by operation."""
+"""Time of each part of a step, measured by torch's profiler."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A method brought to where it is to be measured."""
+"""A method in the middle of a task, with a full memory, ready to be measured."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""What every method has: its place in a run, its parts, prediction and state."""
+"""Base class of methods: context, building blocks of a step, prediction, state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The folder of a run: which files in it are the run's own, and what may happen to them."""
+"""The folder of a run, and the files in it that the run may remove or replace."""
 
 import os
 import re
