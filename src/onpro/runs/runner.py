@@ -27,6 +27,7 @@ from onpro.runs.reading import Finished, finished_in
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum
 from onpro.streams import ClassIncremental
+from onpro.text import visible
 from onpro.training import (
     CheckpointWriter,
     Listener,
@@ -305,7 +306,9 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
     saved = place.checkpoints.load()
     if saved is None:
         if place.config.exists():
-            LOG.warning("%s has no checkpoint: it starts from its first step.", folder)
+            LOG.warning(
+                "%s has no checkpoint: it starts from its first step.", visible(str(folder))
+            )
         return None
     for name, value in _identity(config, trainer).items():
         if saved.get(name) != value:
@@ -322,7 +325,7 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
         ) from error
     LOG.warning(
         "%s resumes from step %d of %d (onpro resume --fresh starts over).",
-        folder,
+        visible(str(folder)),
         trainer.stream.position,
         len(trainer.stream),
     )
