@@ -114,7 +114,7 @@ def test_what_a_thread_in_half_precision_asks_changes_no_answer(make: Any, photo
 @pytest.mark.parametrize(
     ("method", "part"),
     [
-        ("er-mkd", "onpro.nn.average.weights"),
+        ("er-mkd", "onpro.methods.parts.momentum.weights"),
         ("er-calibrated", "onpro.methods.calibrated.rotations"),
     ],
 )

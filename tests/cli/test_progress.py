@@ -76,6 +76,13 @@ def test_after_a_task_the_next_is_named(drawn: Drawn, over: int, shown: str) -> 
     assert shown in drawn(lambda bar: bar.on_evaluation(evaluated))
 
 
+def test_a_name_is_shown_as_plain_text(
+    capsys: pytest.CaptureFixture[str], trainer: Trainer
+) -> None:
+    Bar("er on folder:\x1b[2J").follow(trainer)
+    assert capsys.readouterr().err == "er on folder:\\x1b[2J: 36 steps\n"
+
+
 def test_names_in_brackets_are_shown_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

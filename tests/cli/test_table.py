@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from onpro.cli import training
+from onpro.cli import many, training
 from onpro.cli.live import Live
 from onpro.cli.options import ExecutionOptions
 from onpro.experiments.executors import RunEvent, execute
-from onpro.experiments.plan import Place, configurations
+from onpro.experiments.plan import Place, Plan, configurations, plan
 from onpro.experiments.tables import paper_table
 from onpro.methods import registry
 from onpro.runs import run
@@ -62,7 +62,7 @@ def test_gpus_get_as_many_runs_as_they_have_room_for(
     large = SimpleNamespace(total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: large)
     sides = [training.image_side(name, None) for name in data]
-    executor = training.make_executor(ExecutionOptions(**options), "auto", lambda: max(sides))
+    executor = training.make_executor(ExecutionOptions(**options), "auto", max(sides))
     assert executor.device() == "cuda"
     assert executor.slots() == runs
 
@@ -116,6 +116,28 @@ def test_a_smoke_table_is_run_once(onpro: Command, tmp_path: Path) -> None:
     titles, _, row = (line.split() for line in planned.out.splitlines()[1:4])
     assert titles == ["data", "runs", "done", "damaged", "time", "left"]
     assert row == ["tiny", "2", "1", "1"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="without a GPU here")
+@pytest.mark.parametrize(
+    ("options", "precision"),
+    [([], "fp32"), (["--at-once", "2"], "fp32"), (["--device", "cuda"], "bf16")],
+)
+def test_runs_on_a_ray_cluster_are_planned_on_a_machine_without_its_gpus(
+    onpro: Command, monkeypatch: pytest.MonkeyPatch, options: list[str], precision: str
+) -> None:
+    planned: list[Plan] = []
+
+    def spy(*given: Any) -> Plan:
+        planned.append(plan(*given))
+        return planned[-1]
+
+    monkeypatch.setattr(many, "plan", spy)
+    smoke = [word for word in SMOKE if word not in ("--device", "cpu")]
+    answer = onpro(*smoke, "--on", "ray", *options, "--dry-run")
+    assert answer.status == 0, answer.err
+    assert "2 runs: 2 missing" in answer.out
+    assert {run.config.precision for run in planned[0].runs()} == {precision}
 
 
 def pretend(folder: Path, result: dict[str, Any], method: str, accuracies: list[float]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image
 
-from onpro.data import decode, load
+from onpro.data import decode, load, progress
 from onpro.data.folder import load_folder
 from onpro.data.image_files import SUFFIXES
 from onpro.data.imageset import ImageSet, measure
@@ -105,6 +105,25 @@ def test_a_folder_with_its_own_split_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_the_name_of_the_data_is_that_of_the_folder(birds: Path) -> None:
     assert small(birds).name == "folder-birds"
+
+
+@pytest.mark.parametrize("limit", ["8", "0"])
+def test_names_are_logged_as_plain_text(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: str,
+) -> None:
+    monkeypatch.setattr(progress, "LOG_INTERVAL", 0.0)
+    monkeypatch.setenv("ONPRO_IMAGE_MEMORY", limit)
+    root = tmp_path / "birds\x1b]0;title\x07"
+    for name in ("wren\x1b[2J", "owl"):
+        for i in range(2):
+            save(root / name / f"{i}.png")
+    small(root)
+    said = [record.getMessage() for record in caplog.records]
+    assert any("wren\\x1b[2J 1 + 1" in line for line in said)
+    assert all(line.isprintable() for line in said)
 
 
 def test_images_are_32_pixels_wide_by_default(birds: Path) -> None:

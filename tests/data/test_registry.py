@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from onpro.data import find, load, register, sources
+from onpro.data import Request, find, load, register, registry, sources
+from onpro.data.imageset import ImageSet
+from onpro.data.tiny import tiny
 from onpro.errors import UserError
 
 
@@ -95,6 +97,25 @@ def test_any_source_comes_in_the_size_asked_for() -> None:
     assert data.image_shape == (3, 16, 16)
     assert data.test.images.shape[2:] == (16, 16)
     assert data.train.images.max() > 200
+
+
+@pytest.mark.parametrize(
+    ("any_size", "given", "told"),
+    [(True, None, 24), (True, 16, 16), (False, None, None), (False, 16, 16)],
+)
+def test_a_source_of_images_of_any_size_is_told_its_default(
+    monkeypatch: pytest.MonkeyPatch, any_size: bool, given: int | None, told: int | None
+) -> None:
+    monkeypatch.setattr(registry, "_sources", {})
+    sizes = []
+
+    @register("made-up", description="made up", image_size=24, any_size=any_size)
+    def made_up(request: Request) -> ImageSet:
+        sizes.append(request.image_size)
+        return tiny()
+
+    load("made-up", image_size=given)
+    assert sizes == [told]
 
 
 @pytest.mark.parametrize("size", [0, -3, 100_000])

@@ -181,7 +181,7 @@ def test_the_options_reach_sbatch(sbatch: Path, tmp_path: Path) -> None:
         on="slurm", threads=3, partition="long", time=90, slurm=("account=lab", "--exclusive")
     )
     options.check()
-    executor = make_executor(options, "cuda", lambda: 32)
+    executor = make_executor(options, "cuda", 32)
     assert (executor.device(), executor.slots()) == ("cuda", slurm.MOST_JOBS)
     job = executor.start(*requests([CONFIG], tmp_path / "runs"), alone=False)
     script = sbatch.read_text()

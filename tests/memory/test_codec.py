@@ -228,7 +228,7 @@ def test_large_images_are_decoded_one_after_the_other(side: int, parts: list[int
     assert memory.images.shape == (0, 3, side, side)
 
 
-class Counting:
+class Counting(BlockCodec):
     """Stores a byte of each image, and notes how many are decoded together."""
 
     stored_shape = (1,)

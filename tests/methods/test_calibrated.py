@@ -86,14 +86,14 @@ def test_it_follows_every_step_and_changes_nothing_in_training() -> None:
 
 def test_predictions_between_two_steps_share_their_statistics() -> None:
     learned = learned_from("er-calibrated", 3)
-    taken: list[Any] = []
-    take = learned.calibrated.take
-    learned.calibrated.take = lambda network: taken.append(take(network))
+    times: list[Any] = []
+    calibrate = learned.calibrated.calibrate
+    learned.calibrated.calibrate = lambda *given: times.append(calibrate(*given))
     *_, last = batches(4)
     for expected in (1, 2):
         for _ in range(2):
             learned.scores(last.images)
-        assert len(taken) == expected
+        assert len(times) == expected
         stepper(learned).step(last)
 
 

@@ -151,12 +151,12 @@ def test_experts_predict_with_the_mean_weights(prediction: str, classifier: str)
     mean = learned.predictor.state_dict()
     learned.network.load_state_dict(mean)
     learned.momentum_teacher.network.load_state_dict(mean)
-    learned.nearest_mean.clear()
+    learned.nearest_mean.moment = None
     learned.mean.moment = None
     assert torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
     learned.network.load_state_dict(student)
     learned.momentum_teacher.network.load_state_dict(student)
-    learned.nearest_mean.clear()
+    learned.nearest_mean.moment = None
     learned.mean.moment = None
     assert not torch.allclose(learned.scores(images), before, rtol=1e-4, atol=1e-5)
 

@@ -8,7 +8,7 @@ from torch.nn.functional import conv2d
 
 from onpro.errors import UserError
 from onpro.nn import ENCODERS, build_encoder, normalised_apart, seeded, use_fused_kernels
-from onpro.nn.count import macs
+from onpro.nn.macs import macs
 from onpro.nn.resnet import FirstConvolution, ShortcutConvolution, Strided1x1
 from tests.golden.values import Golden
 

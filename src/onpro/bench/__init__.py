@@ -1,4 +1,4 @@
-"""How fast a step is and where its time goes, measured on made-up images."""
+"""Time of a step and of its parts, measured on random images."""
 
 from onpro.bench.data_wait import waiting
 from onpro.bench.measure import Measure, bench, document

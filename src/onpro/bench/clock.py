@@ -20,7 +20,7 @@ class Spread(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """Steps to be timed, and where the device does their work."""
+    """A step to time, and the context in which the device computes it."""
 
     step: Callable[[], None]
     here: Callable[[], AbstractContextManager[object]]

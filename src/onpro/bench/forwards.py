@@ -1,4 +1,4 @@
-"""What goes through the encoder in a step, and how long that takes by itself."""
+"""The forward passes of a step, and the time that they take alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

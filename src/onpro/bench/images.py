@@ -1,4 +1,4 @@
-"""Images of no meaning, for measurements of time alone."""
+"""Random images to measure time with."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A method brought to where it is to be measured."""
+"""A method in the middle of a task, with a full memory, ready to be measured."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +15,7 @@ from onpro.bench.forwards import Forward, network_alone, recorded
 from onpro.bench.images import fill, made_up_batches
 from onpro.data.imageset import ImageSet
 from onpro.memory import Memory
-from onpro.nn.count import macs
+from onpro.nn.macs import macs
 from onpro.runs.config import RunConfig
 from onpro.runs.runner import prepare
 from onpro.streams import Batch

@@ -1,4 +1,4 @@
-"""The whole measurement of a method, with one engine or several in turn."""
+"""Measure a method with one engine, or with several in turn."""
 
 import gc
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The most arithmetic a device does."""
+"""Peak arithmetic throughput of a device."""
 
 import torch
 

@@ -52,9 +52,8 @@ def candidates(words: Sequence[str], commands: Iterable[str]) -> list[str]:
         words: The words after `onpro`; the last one is being typed, and may be empty.
         commands: Names of the subcommands.
     """
-    *before, typed = [word for word in words if word != "="] or [
-        ""
-    ]  # bash splits --data=x in three
+    given = [word for word in words if word != "="]  # bash splits --data=x in three
+    *before, typed = given or [""]
     if not before:
         return _fitting(typed, [*commands, "--help", "--version", "--completion"])
     if before == ["--completion"]:

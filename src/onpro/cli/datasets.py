@@ -1,4 +1,4 @@
-"""`onpro datasets`: what can be learned from."""
+"""`onpro datasets`: list the data sets."""
 
 import json
 from collections.abc import Sequence

@@ -70,7 +70,7 @@ class Bar(_Shown):
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name = visible(name)
         self._figures = ""
 
     def _drawn(self) -> "RichProgress":

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 
 from onpro.cli.options import ComputeOptions, ExecutionOptions, ManyOptions
 from onpro.cli.printing import print_table
@@ -22,7 +21,7 @@ from onpro.experiments.executors import JobResult, requests
 from onpro.experiments.experiment import IN_TABLES, STATES, Measure, Setup, named_measures
 from onpro.experiments.plan import Place, Plan, plan
 from onpro.reports.formats import render
-from onpro.reports.plans import PLAN, duration, plan_records
+from onpro.reports.plans import PLAN, duration, known_seconds, plan_records
 from onpro.reports.tables import results, with_comparisons
 from onpro.runs import RunConfig, require_writable
 from onpro.runs.threads import THREADS, cpu_threads, unequal_threads
@@ -46,13 +45,10 @@ def carry_out(
         raise UserError("--calibrate is for --dry-run: add that, or leave it out.")
     if not options.dry_run:
         require_writable(options.out)
-    if options.dry_run and execution.on == "ray":
-        execution = replace(execution, on="local", ray_address=None)  # no cluster is started for it
-
-    def side() -> int:
-        return max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
-
-    with closing(make_executor(execution, compute.device, side)) as executor:
+    side = max(image_side(one.data, dict(one.stream).get("image_size")) for one in wanted)
+    with closing(
+        make_executor(execution, compute.device, side, dry_run=options.dry_run)
+    ) as executor:
         place = place_of(executor, compute, execution.on)
         planned = _possible(plan(wanted, options.out, place), what)
         if options.calibrate:
@@ -119,8 +115,7 @@ def _print_plan(planned: Plan, options: ManyOptions, *, threads: int, slots: int
 
 def _time_left(left: Sequence[RunConfig], estimates: Estimates, slots: int, hint: str) -> str:
     """Return a sentence on the time of runs, of those whose time is known."""
-    times = list(map(estimates.seconds, left))
-    known = [time for time in times if time is not None]
+    known = known_seconds(left, estimates.seconds)
     if not known:
         return f"time left: unknown ({hint} it)" if hint else "time left: unknown"
     total = sum(known)
@@ -143,9 +138,8 @@ def _print_states(planned: Plan, estimates: Estimates) -> None:
     for data in dict.fromkeys(run.config.data for run in runs):
         states = [str(run.state) for run in runs if run.config.data == data]
         there = [config for config in left if config.data == data]
-        times = list(map(estimates.seconds, there))
-        known = [time for time in times if time is not None]
-        unknown = len(times) - len(known)
+        known = known_seconds(there, estimates.seconds)
+        unknown = len(there) - len(known)
         parts = [duration(sum(known))] if known else []
         parts += [f"{unknown} unknown" if known else "unknown"] if unknown else []
         time = " + ".join(parts)

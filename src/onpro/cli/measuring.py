@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -99,19 +100,9 @@ def measure_waiting(options: Command) -> None:
     results: list[dict[str, Any]] = []
     with _as_in_runs(options, device):
         for name, memory in product(_names(options), whole_numbers("memory", options.memory)):
-            config = RunConfig(
-                method=name,
-                settings=settings_for(name, options.data, options.recipe),
-                data=options.data,
-                memory=memory,
-                recipe=options.recipe,
-                tasks=options.tasks,
-                batch_size=options.batch_size,
-                image_size=options.image_size,
-                precision=pick_precision(options.precision, device),
-                data_dir=options.data_dir,
-                device=options.device,
-                engine=pick_engine(options.engine, device),
+            config = _config(options, name, options.data, memory)
+            config = replace(
+                config, data_dir=options.data_dir, engine=pick_engine(options.engine, device)
             )
             results.append(waiting(config, images(config), options.steps))
     print_table(
@@ -150,7 +141,6 @@ def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
             name = option.replace("_", "-")
             raise UserError(f"--{name} must be at least 1, not {value}.")
     source = find(options.like)
-    device = pick_device(options.device)
     size = options.image_size or source.image_size
     if size is None or not (options.classes or source.classes):
         raise UserError(f"{options.like} has no shape of its own: give --classes and --image-size.")
@@ -159,21 +149,24 @@ def _configs(options: Command) -> Iterator[tuple[RunConfig, int]]:
         tasks = source.tasks_for(many) if options.tasks is None else options.tasks
         if not 1 <= tasks <= many:
             raise UserError(f"{many} classes make 1 to {many} tasks, not {tasks}: give --tasks.")
-        yield (
-            RunConfig(
-                method=name,
-                settings=settings_for(name, options.like, options.recipe),
-                data=options.like,
-                memory=memory,
-                recipe=options.recipe,
-                tasks=tasks,
-                batch_size=options.batch_size,
-                image_size=size,
-                precision=pick_precision(options.precision, device),
-                device=options.device,
-            ),
-            many,
-        )
+        config = _config(options, name, options.like, memory)
+        yield replace(config, tasks=tasks, image_size=size), many
+
+
+def _config(options: Command, name: str, data: str, memory: int) -> RunConfig:
+    """Return a run of a method with the options."""
+    return RunConfig(
+        method=name,
+        settings=settings_for(name, data, options.recipe),
+        data=data,
+        memory=memory,
+        recipe=options.recipe,
+        tasks=options.tasks,
+        batch_size=options.batch_size,
+        image_size=options.image_size,
+        precision=pick_precision(options.precision, pick_device(options.device)),
+        device=options.device,
+    )
 
 
 def _engines(options: Command) -> list[Engine]:

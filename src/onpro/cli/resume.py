@@ -56,27 +56,20 @@ def main(arguments: Sequence[str]) -> int:
     with importing():
         from onpro.cli.training import image_side, make_executor, train_and_show
         from onpro.experiments.executors import RunRequest
-        from onpro.runs.folder import REPETITION
+        from onpro.runs.folder import repetition_of
 
     execution.check()
     named = {folder.resolve(): folder for folder in options.runs}
     if len(named) > 1:  # such as runs/*
         named = {path: folder for path, folder in named.items() if _is_run(folder)}
     # A begun repetition takes the place of the finished run beside it: they are one run.
-    folders = [
-        folder
-        for path, folder in named.items()
-        if path.with_name(path.name + REPETITION) not in named
-    ]
+    folders = [folder for path, folder in named.items() if repetition_of(path) not in named]
     if not folders:
         raise UserError("none of these is the folder of a run.")
     configs = {folder: _config(folder, options.data_dir) for folder in folders}
     devices = {folder: _device(folder, config, execution.on) for folder, config in configs.items()}
     device: DeviceName = "cuda" if "cuda" in devices.values() else "cpu"
-
-    def side() -> int:
-        return max(image_side(config.data, config.image_size) for config in configs.values())
-
+    side = max(image_side(config.data, config.image_size) for config in configs.values())
     with closing(make_executor(execution, device, side)) as executor:
         requests = [
             RunRequest(*run, fresh=options.fresh, **execution.how()) for run in configs.items()

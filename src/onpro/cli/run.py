@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, make_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
@@ -125,12 +124,7 @@ def main(arguments: Sequence[str]) -> int:
         raise
     options, execution = command.run, command.execution
     with importing():
-        from onpro.cli.training import (
-            image_side,
-            make_executor,
-            place_of,
-            train_and_show,
-        )
+        from onpro.cli.training import image_side, make_executor, place_of, train_and_show
         from onpro.experiments.executors import requests
         from onpro.experiments.experiment import require_seeds
         from onpro.methods import data_values, recipes
@@ -147,7 +141,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{name} on {options.data}: {listed} (the data set's values)", file=say)
     if options.recipe:
         print(f"recipe {options.recipe}: {recipes(name)[options.recipe].about}", file=say)
-    side = partial(image_side, options.data, options.image_size)
+    side = image_side(options.data, options.image_size)
     with closing(make_executor(execution, command.compute.device, side)) as executor:
         place = place_of(executor, command.compute, execution.on)
         configs = [

@@ -1,4 +1,4 @@
-"""`onpro streams`: in what order images can arrive."""
+"""`onpro streams`: list the kinds of streams."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`onpro sweep FILE`: run a grid of one's own and compare its methods."""
+"""`onpro sweep FILE`: run a grid of your own and compare its methods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

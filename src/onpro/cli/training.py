@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -25,11 +25,10 @@ from onpro.experiments.executors.worker import train_alone
 from onpro.experiments.plan import Place
 from onpro.nn import Precision
 from onpro.runs import Finished, Interrupted, RunConfig, finished, finished_in, room_for_runs
-from onpro.runs.folder import REPETITION
+from onpro.runs.folder import RunFolder, repetition_of
 from onpro.runs.runner import remove_leftovers
 from onpro.text import visible
 from onpro.training import pick_device, pick_engine, pick_precision
-from onpro.training.checkpoint import Checkpoints
 from onpro.training.device import DeviceName
 
 GOES_ON = "interrupted; what is done so far is kept, and the same command resumes it."
@@ -37,16 +36,21 @@ GOES_ON = "interrupted; what is done so far is kept, and the same command resume
 
 
 def make_executor(
-    options: ExecutionOptions, device: DeviceName, side: Callable[[], int]
+    options: ExecutionOptions, device: DeviceName, side: int, *, dry_run: bool = False
 ) -> Executor:
     """Return the executor that the options ask for.
 
     Args:
         options: Options of the command.
         device: Where to compute.
-        side: Returns the side of the largest images, in pixels.
+        side: Side of the largest images, in pixels.
+        dry_run: Whether it only plans, so that a Ray cluster is neither started nor asked.
     """
     workers, threads = options.number_of_workers(), options.threads
+    if options.on == "ray" and dry_run:
+        if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
+            return Local(workers or options.at_once or 1, gpus=["of the cluster"])
+        return Local(workers, threads=threads)
     if options.on == "ray":
         from onpro.experiments.executors.ray import Ray
 
@@ -73,7 +77,7 @@ def make_executor(
             raise UserError("runs have no GPU here: leave --gpus and --at-once out.")
         return Local(workers, threads=threads)
     gpus = _gpus(options.gpus)
-    at_once = options.at_once or room_for_runs(_smallest_gpu(), side())
+    at_once = options.at_once or room_for_runs(_smallest_gpu(), side)
     return Local(workers or len(gpus) * at_once, gpus=gpus)
 
 
@@ -214,8 +218,8 @@ def show(runs: Sequence[RunRequest], failures: Container[Path], *, as_json: bool
 
 def _repetitions_begun(folders: Sequence[Path]) -> str:
     """Return how to resume runs that started over, which the same command would do again."""
-    places = [p for folder in folders for p in (folder, folder.with_name(folder.name + REPETITION))]
-    begun = [str(p) for p in places if Checkpoints(p / "checkpoint").files()]
+    places = [place for folder in folders for place in (folder, repetition_of(folder))]
+    begun = [str(place) for place in places if RunFolder(place).checkpoints.files()]
     if not begun:
         return "interrupted; the unfinished runs were not kept."
     return f"interrupted; resume what was begun with: onpro resume {shlex.join(begun)}"

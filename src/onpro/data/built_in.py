@@ -100,13 +100,7 @@ def _register_imagenet(name: str, description: str, images: int, classes: int) -
     def imagenet(request: Request) -> "ImageSet":
         from onpro.data.imagenet import load_imagenet
 
-        return load_imagenet(
-            classes,
-            order=request.argument,
-            data_dir=request.data_dir,
-            image_size=224 if request.image_size is None else request.image_size,
-            limit_per_class=request.limit_per_class,
-        )
+        return load_imagenet(classes, request)
 
 
 _register_imagenet("imagenet100", "100 classes of ImageNet", 133000, 100)
@@ -127,12 +121,7 @@ def _register_torchvision(entry: TorchvisionSet) -> None:
         seeded=False,
     )
     def from_torchvision(request: Request) -> "ImageSet":
-        return load_torchvision(
-            entry,
-            data_dir=request.data_dir,
-            image_size=request.image_size,
-            limit_per_class=request.limit_per_class,
-        )
+        return load_torchvision(entry, request)
 
 
 for _entry in SETS:
@@ -149,11 +138,11 @@ for _entry in SETS:
 def _folder(request: Request) -> "ImageSet":
     from onpro.data.folder import load_folder
 
-    assert request.argument is not None  # checked by `load`
-    size = 32 if request.image_size is None else request.image_size
+    assert request.argument  # as `load` requires
+    assert request.image_size  # as registered
     return load_folder(
         Path(request.argument),
-        image_size=size,
+        image_size=request.image_size,
         seed=request.seed,
         limit_per_class=request.limit_per_class,
     )
@@ -169,13 +158,7 @@ def _folder(request: Request) -> "ImageSet":
 def _huggingface(request: Request) -> "ImageSet":
     from onpro.data.huggingface import load_huggingface
 
-    assert request.argument is not None  # checked by `load`
-    return load_huggingface(
-        request.argument,
-        image_size=32 if request.image_size is None else request.image_size,
-        seed=request.seed,
-        limit_per_class=request.limit_per_class,
-    )
+    return load_huggingface(request)
 
 
 @register(

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from onpro.data.image_files import ImageFile, list_classes, split_by_class
 from onpro.data.imageset import ImageSet, measured
-from onpro.data.random_split import random_test_images
+from onpro.data.per_class import random_test_images
 from onpro.errors import UserError, counted
 from onpro.files import expand_home
+from onpro.text import visible
 
 LOG = logging.getLogger(__name__)
 
@@ -70,11 +71,11 @@ def _log_counts(path: Path, train: Files, test: Files) -> None:
     rest = f", and {len(each) - NAMED} more" if len(each) > NAMED else ""
     LOG.warning(
         "%s: %s, %d training + %d test images (%s%s)",
-        path,
+        visible(str(path)),
         f"{len(each)} classes",
         sum(map(len, train.values())),
         sum(map(len, test.values())),
-        ", ".join(each[:NAMED]),
+        ", ".join(map(visible, each[:NAMED])),
         rest,
     )
 

@@ -13,7 +13,8 @@ import torch
 from onpro.data.decode import Encoded
 from onpro.data.imageset import ImageSet, Split, measured
 from onpro.data.lazy import split_of
-from onpro.data.random_split import random_test_images
+from onpro.data.per_class import first_per_class, random_test_images
+from onpro.data.registry import Request
 from onpro.errors import UserError, unknown
 from onpro.files import expand_home
 
@@ -27,22 +28,19 @@ SAMPLED = 64
 """Rows whose bytes identify a data set, beside its labels."""
 
 
-def load_huggingface(
-    argument: str, *, image_size: int = 32, seed: int = 0, limit_per_class: int | None = None
-) -> ImageSet:
+def load_huggingface(request: Request) -> ImageSet:
     """Load a data set of the Hugging Face hub, or one that was saved in a folder.
 
     Rows are decoded like image files. Without a test split, a random fifth of each class is the
     test set.
 
-    Args:
-        argument: `NAME` on the hub or `PATH` of a folder, optionally followed by `?KEY=VALUE&…`
-            with the keys `config`, `image` and `label` (columns), `train` and `test` (splits).
-        image_size: side of the square images in pixels.
-        seed: seed of the random split.
-        limit_per_class: keep only the first so many training and test images of each class.
+    The argument is `NAME` on the hub or `PATH` of a folder, optionally followed by `?KEY=VALUE&…`
+    with the keys `config`, `image` and `label` (columns), `train` and `test` (splits).
     """
-    name, _, query = argument.partition("?")
+    size, limit = request.image_size, request.limit_per_class
+    assert request.argument  # as `load` requires
+    assert size  # as registered
+    name, _, query = request.argument.partition("?")
     given = dict(parse_qsl(query))
     for key in given:
         if key not in KEYS:
@@ -55,7 +53,7 @@ def load_huggingface(
     label = _label_column(train, given.get("label"), name)
     classes, train_labels = _labels(train, label, f"{train_name} of {name}")
     if test_name is None:
-        train_rows, test_rows = _random_split(train_labels, len(classes), seed)
+        train_rows, test_rows = _random_split(train_labels, len(classes), request.seed)
         test, test_name, test_labels = train, train_name, train_labels
     else:
         test = splits[_named_split(splits, test_name, (), name)]
@@ -63,8 +61,9 @@ def load_huggingface(
         train_rows, test_rows = list(range(len(train))), list(range(len(test)))
 
     def split(table: Any, part: str, labels: list[int], rows: list[int], what: str) -> Split:
-        rows = _first_per_class(labels, rows, limit_per_class)
-        images = Rows(table, image, rows, image_size, f"the split {part} of {name}")
+        if limit is not None:
+            rows = [rows[k] for k in first_per_class([labels[row] for row in rows], limit)]
+        images = Rows(table, image, rows, size, f"the split {part} of {name}")
         chosen = torch.tensor([labels[row] for row in rows], dtype=torch.int64)
         return split_of(images, chosen, what=f"{what} images of {name}")
 
@@ -182,18 +181,6 @@ def _random_split(labels: list[int], classes: int, seed: int) -> tuple[list[int]
     drawn = random_test_images([len(rows) for rows in by_class], seed)
     test = {rows[k] for rows, chosen in zip(by_class, drawn, strict=True) for k in chosen if rows}
     return [row for row in range(len(labels)) if row not in test], sorted(test)
-
-
-def _first_per_class(labels: list[int], rows: list[int], limit: int | None) -> list[int]:
-    if limit is None:
-        return rows
-    seen: dict[int, int] = {}
-    kept = []
-    for row in rows:
-        seen[labels[row]] = seen.get(labels[row], 0) + 1
-        if seen[labels[row]] <= limit:
-            kept.append(row)
-    return kept
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from onpro.data.built_in import IMAGENET_PLACES
 from onpro.data.download import data_folder
 from onpro.data.image_files import ImageFile, list_classes, list_images, split_by_class
 from onpro.data.imageset import ImageSet, Split, Triple
+from onpro.data.registry import Request
 from onpro.errors import UserError, unknown
 
 MEAN: Triple = (0.485, 0.456, 0.406)
@@ -32,14 +33,7 @@ GROUND_TRUTH = "ILSVRC2012_devkit*/data/ILSVRC2012_validation_ground_truth.txt"
 SOLUTION = "LOC_val_solution.csv"
 
 
-def load_imagenet(
-    classes: int,
-    *,
-    order: str | None = None,
-    data_dir: Path | None = None,
-    image_size: int = 224,
-    limit_per_class: int | None = None,
-) -> ImageSet:
+def load_imagenet(classes: int, request: Request) -> ImageSet:
     """Load ImageNet, or a subset of its classes; images are decoded when needed.
 
     The subset is the first `classes` of the WordNet ids, sorted and permuted with NumPy's legacy
@@ -49,15 +43,14 @@ def load_imagenet(
 
     Args:
         classes: number of classes.
-        order: "natural" (default) or "shuffled".
-        data_dir: the folder that contains `train` and `val`, or a folder with them.
-        image_size: side of the square images in pixels.
-        limit_per_class: keep only the first so many training and test images of each class.
+        request: its argument is the order, "natural" (default) or "shuffled"; its data folder
+            contains `train` and `val`, or a folder with them.
     """
-    order = order or "natural"
+    order, size, limit = request.argument or "natural", request.image_size, request.limit_per_class
+    assert size  # as registered
     if order not in ORDERS:
         raise unknown("class order of ImageNet", order, ORDERS)
-    base = data_folder(data_dir)
+    base = data_folder(request.data_dir)
     root = _root(base)
     wnids = _chosen(_wnids(root / "train"), classes, order, root / "train")
     train = list_classes(root, [f"train/{wnid}" for wnid in wnids])
@@ -66,12 +59,9 @@ def load_imagenet(
     return ImageSet(
         name=name,
         train=split_by_class(
-            root,
-            [images[:limit_per_class] for images in train],
-            image_size,
-            what=f"training images of {name}",
+            root, [images[:limit] for images in train], size, what=f"training images of {name}"
         ),
-        test=_test(root, base, wnids, image_size, limit_per_class, what=f"test images of {name}"),
+        test=_test(root, base, wnids, size, limit, what=f"test images of {name}"),
         classes=tuple(wnids),
         mean=MEAN,
         std=STD,

@@ -14,6 +14,7 @@ from onpro.data.decode import Images, Pixels
 from onpro.data.imageset import Split
 from onpro.data.workers import decode_all, decoded
 from onpro.errors import UserError
+from onpro.text import visible
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def split_of(images: Images, labels: Tensor, *, what: str) -> Split:
     LOG.warning(
         "the %d %s take %.1f GiB decoded, more than %.1f GiB (%s): they are decoded as needed.",
         len(images),
-        what,
+        visible(what),
         bytes_needed / 2**30,
         limit / 2**30,
         LIMIT,

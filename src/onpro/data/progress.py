@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from onpro.text import visible
+
 LOG = logging.getLogger(__name__)
 
 LOG_INTERVAL = 10.0
@@ -25,6 +27,7 @@ def showing(title: str, total: int) -> Iterator[Callable[[int], None]]:
     from rich.markup import escape
     from rich.progress import Progress
 
+    title = visible(title)
     # While another bar is shown, standard error is its proxy, which cannot show a second one.
     if sys.stderr.isatty() and not isinstance(sys.stderr, FileProxy):
         with Progress(console=Console(stderr=True), transient=True) as bar:

@@ -23,7 +23,8 @@ class Request:
     data_dir: Path | None
     """Folder for downloaded data; None for the default."""
     image_size: int | None
-    """Side of the images in pixels; None for the default. `load` resizes if the source does not."""
+    """Side of the images in pixels; None for the images as they are. `load` resizes if the source
+    does not; one whose images have `any_size` is told its default."""
     seed: int
     """Seed of a random split or of procedural images."""
     limit_per_class: int | None = None
@@ -203,8 +204,9 @@ def load(
         )
     if limit_per_class is not None and limit_per_class < 1:
         raise UserError(f"the limit per class must be at least 1, not {limit_per_class}.")
+    size = image_size or (source.image_size if source.any_size else None)
     try:
-        data = source.loader(Request(argument, data_dir, image_size, seed, limit_per_class))
+        data = source.loader(Request(argument, data_dir, size, seed, limit_per_class))
     except (OSError, ValueError) as error:
         raise UserError(f"the data set '{name}' cannot be used: {error}.") from error
     if limit_per_class is not None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from onpro.data.cache import load_cached, save_cached
 from onpro.data.download import Archive, data_folder, fetch
 from onpro.data.imageset import ImageSet, Split, Triple
+from onpro.data.per_class import first_per_class
 from onpro.errors import UserError
 
 LOG = logging.getLogger(__name__)
@@ -116,17 +117,11 @@ class _Files:
 
     def limited(self, limit: int) -> "_Files":
         """Return the first `limit` training and test images of each class."""
-        return _Files(self.classes, _first(self.train, limit), _first(self.test, limit))
-
-
-def _first(images: list[_Image], limit: int) -> list[_Image]:
-    seen: Counter[int] = Counter()
-    kept = []
-    for image in images:
-        seen[image.label] += 1
-        if seen[image.label] <= limit:
-            kept.append(image)
-    return kept
+        train, test = (
+            [images[k] for k in first_per_class([image.label for image in images], limit)]
+            for images in (self.train, self.test)
+        )
+        return _Files(self.classes, train, test)
 
 
 def _list(folder: Path) -> _Files:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onpro.data.download import TIMEOUT, data_folder
+from onpro.data.registry import Request
 from onpro.errors import UserError
 
 if TYPE_CHECKING:
@@ -175,25 +176,14 @@ SETS = (
 )
 
 
-def load_torchvision(
-    entry: TorchvisionSet,
-    *,
-    data_dir: Path | None = None,
-    image_size: int | None = None,
-    limit_per_class: int | None = None,
-) -> "ImageSet":
+def load_torchvision(entry: TorchvisionSet, request: Request) -> "ImageSet":
     """Load a data set of torchvision; download it first if it is not in the data folder.
 
-    Args:
-        entry: which.
-        data_dir: the folder for downloaded data.
-        image_size: side of images that are decoded from files; arrays are resized by `load`.
-        limit_per_class: number of images of each class that are decoded from files; of arrays,
-            `load` drops the others.
+    Image files are decoded at the size and in the number requested; arrays are all loaded.
     """
     from onpro.data.imageset import ImageSet, measured
 
-    root = data_folder(data_dir)
+    root = data_folder(request.data_dir)
     parts = {
         what: [_open(entry, root, part) for part in given]
         for what, given in (("training", entry.train), ("test", entry.test))
@@ -201,8 +191,7 @@ def load_torchvision(
     if entry.arrays:
         train, test = (_from_arrays(found) for found in parts.values())
     else:
-        size = entry.image_size if image_size is None else image_size
-        train, test = _from_files(entry, root, parts, size, limit_per_class)
+        train, test = _from_files(entry, root, parts, request)
     mean, std = measured(train)
     names = getattr(parts["training"][0], "classes", None)
     if names is None or len(names) != entry.classes:
@@ -262,11 +251,12 @@ def _from_files(
     entry: TorchvisionSet,
     root: Path,
     parts: Mapping[str, Iterable[Any]],
-    size: int,
-    limit: int | None,
+    request: Request,
 ) -> "tuple[Split, Split]":
     from onpro.data.image_files import ImageFile, split_by_class
 
+    size, limit = request.image_size, request.limit_per_class
+    assert size  # as registered
     files: dict[str, list[list[ImageFile]]] = {}
     for what, found in parts.items():
         files[what] = [[] for _ in range(entry.classes)]

@@ -1,4 +1,4 @@
-"""Which cells of the paper's tables are measured, and which of them agree with the paper."""
+"""Compare the cells of the paper's tables with the runs that measure them."""
 
 import shlex
 from collections.abc import Iterable

@@ -30,9 +30,9 @@ CALIBRATION_BATCHES = 2
 class Estimates:
     """Seconds that runs take: runs of equal settings, else of the same method and stream.
 
-    Runs on the same kind of device are asked first, then runs on any other; `hardware` says on what
-    the latter have run. Of runs side by side the time is each one's own part; runs whose time
-    contains that of others are not asked.
+    Runs on the same kind of device are preferred to runs on another kind, whose hardware is noted
+    in `hardware`. Of runs side by side each counts its own part of the time. Runs whose time
+    includes that of other processes are ignored.
     """
 
     def __init__(self, out: Path) -> None:
@@ -99,7 +99,7 @@ def time_briefly(config: RunConfig) -> float:
 
 
 class Clock:
-    """Tells the time of a run's steps from the time its method takes at the end of tasks."""
+    """Measures the time of a run's steps, and apart from it the time at the end of tasks."""
 
     def __init__(self) -> None:
         self.stepping = 0.0

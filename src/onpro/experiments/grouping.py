@@ -1,6 +1,6 @@
 """Describe experiments by their configuration, and find those of finished runs."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
@@ -99,25 +99,17 @@ def _named(experiments: Sequence[Experiment]) -> list[Experiment]:
 
     The usual values of such a method, of a file or of another version, are unknown.
     """
-    values: dict[Hashable, dict[str, set[str]]] = {}
-    for one in experiments:
-        of_method = values.setdefault((one.method, one.recipe, one.data), {})
-        for name, value in _settings_of_unknown(one).items():
-            of_method.setdefault(name, set()).add(value)
-    return [
-        replace(
-            one,
-            by_hand=(
-                *(
-                    f"{name}={value}"
-                    for name, value in _settings_of_unknown(one).items()
-                    if len(values[one.method, one.recipe, one.data][name]) > 1
-                ),
-                *one.by_hand,
-            ),
-        )
-        for one in experiments
-    ]
+    kinds = [(one.method, one.recipe, one.data) for one in experiments]
+    unknown = [_settings_of_unknown(one) for one in experiments]
+    values: defaultdict[Hashable, set[str]] = defaultdict(set)
+    for kind, settings in zip(kinds, unknown, strict=True):
+        for name, value in settings.items():
+            values[kind, name].add(value)
+    named = []
+    for one, kind, settings in zip(experiments, kinds, unknown, strict=True):
+        differing = [f"{n}={value}" for n, value in settings.items() if len(values[kind, n]) > 1]
+        named.append(replace(one, by_hand=(*differing, *one.by_hand)))
+    return named
 
 
 def _settings_of_unknown(experiment: Experiment) -> dict[str, str]:

@@ -25,7 +25,7 @@ class Matrix:
 
 
 def affordable_side(sides: Iterable[int], cells: int) -> int:
-    """Return the side to which matrices are folded to have at most so many cells together.
+    """Return the side to fold matrices to, so that all together have at most `cells` cells.
 
     >>> affordable_side([10, 10, 500], 1_000_000)
     100
@@ -97,8 +97,8 @@ def course(
 ) -> Course | None:
     """Mean of a field such as `memory_content` over the runs that have it; None if none has.
 
-    Classes are matched by their order of arrival, and named where that is the same in all runs. Of
-    more evaluations than columns, some at equal distances are shown.
+    Classes are matched by their order of arrival, and named if that is the same in all runs. If
+    there are more evaluations than columns, some at equal distances are shown.
     """
     known = [run for run in runs if run.result.get(field) and all(run.result[field])]
     if not known:
@@ -158,8 +158,8 @@ def _fold(cells: NDArray[np.float64], starts: Sequence[int]) -> NDArray[np.float
 def cut(value: float) -> float:
     """Cut a number from 0 after its second decimal, to save room.
 
-    What is left rounds to one decimal or none as the number does, halves away from zero; had it
-    been rounded, it would not.
+    Rounded to one decimal or none, halves away from zero, the result equals the rounded number; a
+    number that is rounded twice may differ.
 
     >>> cut(4.4996), cut(0.15), cut(80.0), cut(1e-6)
     (4.49, 0.15, 80, 0)

@@ -63,7 +63,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return the indices of `count` things, of more than `most` some at equal distances.
+    """Return the indices of `count` items, or of `most` of them at equal distances.
 
     >>> evenly(3, 10), evenly(100, 10)
     ([0, 1, 2], [9, 19, 29, 39, 49, 59, 69, 79, 89, 99])

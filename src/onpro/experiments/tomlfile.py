@@ -1,4 +1,4 @@
-"""TOML files, with the line of a mistake."""
+"""Read TOML files; errors name the line."""
 
 import re
 import tomllib

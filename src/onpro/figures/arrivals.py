@@ -1,4 +1,4 @@
-"""What arrives when: the share of each class among the images, along a stream."""
+"""Figure of the share of each class along a stream."""
 
 from collections.abc import Mapping
 from itertools import accumulate

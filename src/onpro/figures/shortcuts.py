@@ -1,4 +1,4 @@
-"""The figure of what cues do to methods."""
+"""Figure of the effect of a shortcut's cues on methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,7 @@ so that every image takes the same space, and a batch is compressed by a few mat
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -124,22 +124,8 @@ def _colour_blocks(image_shape: tuple[int, ...]) -> tuple[int, int]:
     return math.ceil(height / (2 * SIDE)), math.ceil(width / (2 * SIDE))
 
 
-class Codec(Protocol):
-    """How a memory stores images; both directions without host–device sync."""
-
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """Shape of a stored image."""
-
-    def encode(self, images: Tensor) -> Tensor:
-        """Convert images (n, channels, height, width) to what is stored (n, ...)."""
-
-    def decode(self, stored: Tensor) -> Tensor:
-        """Convert what is stored back to images."""
-
-
 class BlockCodec:
-    """Stores the rounded frequencies of blocks of 8×8 pixels.
+    """Stores the rounded frequencies of blocks of 8×8 pixels, without host–device sync.
 
     Args:
         image_shape: Channels, of which there are three, height and width.

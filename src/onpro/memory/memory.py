@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onpro.errors import UserError
-from onpro.memory.codec import Codec
+from onpro.memory.codec import BlockCodec
 
 MAX_IMAGES = 2**40
 """Largest capacity; torch cannot represent the number of bytes of many more."""
@@ -72,7 +72,7 @@ class Memory:
         device: torch.device | str,
         dtype: torch.dtype = torch.uint8,
         extra: Mapping[str, FieldSpec] | None = None,
-        codec: Codec | None = None,
+        codec: BlockCodec | None = None,
     ) -> None:
         if capacity < 0:
             raise UserError(f"the memory cannot hold {capacity} images.")

@@ -1,4 +1,4 @@
-"""How one learns: one file a method, its settings on top, its class below."""
+"""Methods: one file each, with the settings on top and the class below."""
 
 from onpro.methods import (  # noqa: F401 # registers them
     agem,

@@ -1,4 +1,4 @@
-"""What every method has: its place in a run, its parts, prediction and state."""
+"""Base class of methods: context, building blocks of a step, prediction, state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -108,6 +108,23 @@ class Stateful(Protocol):
     def state_dict(self) -> Any: ...  # noqa: D102 # the class says it
 
     def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102 # the class says it
+
+
+class Derived:
+    """What follows from a method's state: computed when it is needed, and kept until the next step.
+
+    It is not saved. A method that loads a state forgets it.
+    """
+
+    moment: Hashable = None
+    """The `Method.moment` that it was computed at; None: it has to be computed."""
+
+    def update(self, moment: Hashable, compute: Callable[[], None]) -> None:
+        """Compute it unless that was done at this moment."""
+        if self.moment != moment:
+            self.moment = None  # an error leaves half of it
+            compute()
+            self.moment = moment
 
 
 class Method(ABC, Generic[S]):
@@ -277,7 +294,7 @@ class Method(ABC, Generic[S]):
 
     @property
     def moment(self) -> Hashable:
-        """Key of caches of predictions: it changes with all that is learned, stored or dropped."""
+        """Key of what is `Derived`: it changes with all that is learned, stored or dropped."""
         progress = self.progress
         counts = len(progress.seen), self.network.classes, len(self.memory)
         return progress.steps, progress.task_open, *counts
@@ -420,6 +437,8 @@ class Method(ABC, Generic[S]):
                 setattr(self, name, state[name].to(self.context.device))
             elif isinstance(value, Stateful):
                 value.load_state_dict(state[name])
+            elif isinstance(value, Derived):
+                value.moment = None
             if isinstance(value, torch.optim.Optimizer):
                 lay_out_like_parameters(value)
 

@@ -3,12 +3,11 @@
 After Wu and Johnson, "Rethinking 'Batch' in BatchNorm", 2021, who estimate them after training.
 """
 
-from collections.abc import Hashable, Mapping
 from copy import deepcopy
 from typing import Any
 
 from onpro.augment import rotations
-from onpro.methods.base import EVAL_BATCH, Context, Method
+from onpro.methods.base import EVAL_BATCH, Context, Derived, Method
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
 from onpro.methods.wrapper import Wrapper
@@ -17,20 +16,21 @@ from onpro.nn.network import Network
 from onpro.nn.teacher import widen
 
 
-class Copy:
-    """A network to calibrate, and the moment of learning that it was last calibrated at.
-
-    It has no state: it follows from the method's network and memory.
-    """
+class CalibratedCopy(Derived):
+    """A copy of a method's network with the statistics of its memory."""
 
     def __init__(self, network: Network) -> None:
         self.network = deepcopy(network).requires_grad_(False)
-        self.moment: Hashable = None
 
-    def take(self, network: Network) -> None:
-        """Become equal to a network."""
+    def calibrate(self, network: Network, method: Method[Any]) -> None:
+        """Copy a network, and compute the statistics of the stored images of a method."""
         widen(self.network, network.classifier.out_features)
         self.network.load_state_dict(network.state_dict())
+        blocks = self.network.outputs_per_class
+        with self.network.evaluating(), collecting_statistics(self.network):
+            for images in method.memory.image_batches(EVAL_BATCH):
+                for turned in rotations(method.normalise(images), blocks).chunk(blocks):
+                    self.network(turned)
 
 
 @register_wrapper(
@@ -55,7 +55,7 @@ class Calibrated(Wrapper[Settings]):
 
     def __init__(self, settings: Settings, context: Context) -> None:
         super().__init__(settings, context)
-        self.calibrated = Copy(self.network)
+        self.calibrated = CalibratedCopy(self.network)
 
     @classmethod
     def refusal(cls, base: type[Method[Any]]) -> str | None:
@@ -68,22 +68,9 @@ class Calibrated(Wrapper[Settings]):
 
     @property
     def predictor(self) -> Network:
-        """A calibrated copy of the network that predicts, made anew after each step."""
-        copy, memory = self.calibrated, self.memory
-        if not len(memory):
-            return super().predictor
-        if copy.moment != self.moment:
-            copy.moment = None  # an error leaves half the statistics
-            copy.take(super().predictor)
-            blocks = copy.network.outputs_per_class
-            with copy.network.evaluating(), collecting_statistics(copy.network):
-                for images in memory.image_batches(EVAL_BATCH):
-                    for turned in rotations(self.normalise(images), blocks).chunk(blocks):
-                        copy.network(turned)
-            copy.moment = self.moment
+        """A calibrated copy of the network that predicts."""
+        network, copy = super().predictor, self.calibrated
+        if not len(self.memory):
+            return network
+        copy.update(self.moment, lambda: copy.calibrate(network, self))
         return copy.network
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state."""
-        super().load_state_dict(state)
-        self.calibrated.moment = None

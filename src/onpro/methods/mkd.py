@@ -16,7 +16,7 @@ from onpro.methods.parts import apf
 from onpro.methods.parts.added import AddedLoss
 from onpro.methods.parts.apf import Mixture
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
-from onpro.methods.parts.views import scores_of_rotations
+from onpro.methods.parts.rotations import scores_of_rotations
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import require
 from onpro.recipes import FEW_PIXELS, GSA_PORT_OF_MKD, SHORT_STREAMS, on

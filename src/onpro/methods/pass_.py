@@ -188,5 +188,5 @@ class PASS(Method[PASSSettings]):
 
     @property
     def has_past(self) -> bool:
-        """Whether there is a prototype, which later tasks rely on; asks the device."""
+        """Whether there is a prototype, which later tasks rely on; waits for the device."""
         return bool(self.has_prototype.any())

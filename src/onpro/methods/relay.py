@@ -18,8 +18,8 @@ from onpro.memory.balanced import KEY, balanced
 from onpro.methods.base import Context, Labelled, Terms
 from onpro.methods.parts.known import KnownClasses, MeetsClasses, outputs_of
 from onpro.methods.parts.momentum import MomentumTaught, TeacherSettings
+from onpro.methods.parts.rotations import scores_of_rotations
 from onpro.methods.parts.shown import log_expected_counts
-from onpro.methods.parts.views import scores_of_rotations
 from onpro.methods.registry import register
 from onpro.methods.settings import ReplaySettings
 from onpro.recipes import FEW_PIXELS, IMAGENET, SHORT_STREAMS, Recipe, on

@@ -1,4 +1,4 @@
-"""What a wrapper has: a class that is put in front of a method's own and changes some of it."""
+"""Base class of wrappers, which are put in front of a method's class and change a part of it."""
 
 from typing import Any, ClassVar
 

@@ -1,6 +1,6 @@
 """A moving average of a network's weights, to distil from and to predict with."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -63,35 +63,6 @@ class MovingAverage:
         """Restore a saved state; it may have more classes than this one."""
         widen(self.network, len(state["network"]["classifier.weight"]))
         self.network.load_state_dict(state["network"])
-
-
-class MeanNetwork:
-    """A network whose weights are the mean of two others'; its running statistics the first's.
-
-    It has no state: it follows from the two networks.
-
-    Args:
-        like: A network of the same shape.
-    """
-
-    def __init__(self, like: Network) -> None:
-        self.network = deepcopy(like).requires_grad_(False)
-        self.moment: Hashable = None
-        """The moment of learning that the mean is of."""
-
-    @torch.no_grad()
-    def of(self, first: Network, second: Network, moment: Hashable) -> Network:
-        """Return the mean of two networks, computed anew at each moment of learning."""
-        if self.moment == moment:
-            return self.network
-        self.moment = None  # an error leaves half a mean
-        widen(self.network, first.classifier.out_features)
-        torch._foreach_copy_(weights(self.network), weights(first))
-        torch._foreach_lerp_(weights(self.network), weights(second), 0.5)
-        for own, buffer in zip(self.network.buffers(), first.buffers(), strict=True):
-            own.copy_(buffer)
-        self.moment = moment
-        return self.network
 
 
 def move_towards(network: Network, other: Network, share: float) -> None:

@@ -145,11 +145,13 @@ def _latex(records: Sequence[Record], columns: Sequence[Column]) -> str:
     blocks: dict[tuple[Value, ...], list[str]] = {}
     for record in records:
         place = tuple(record.get(column.key) for column in columns if column.heading)
-        blocks.setdefault(place, []).append(latex_row([_minus(record, c) for c in columns]))
+        blocks.setdefault(place, []).append(
+            latex_row([latex_text(_minus(record, c)) for c in columns])
+        )
     rule = "\\midrule\n" if len(records) > len(blocks) else ""
     alignment = "".join("l" if _has_words(records, column) else "r" for column in columns)
     lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"]
-    lines += [latex_row([column.title for column in columns]), r"\midrule"]
+    lines += [latex_row([latex_text(column.title) for column in columns]), r"\midrule"]
     body = f"\n{rule}".join("\n".join(rows) for rows in blocks.values())
     return "\n".join([*lines, *filter(None, [body]), r"\bottomrule", r"\end{tabular}"])
 
@@ -165,9 +167,17 @@ _INTERVAL = re.compile(r"[-+]?[\d.]+ to [-+]?[\d.]+")
 
 
 def latex_row(cells: Sequence[str]) -> str:
-    """Return a row of a tabular, with special characters escaped."""
-    escaped = ("".join(_ESCAPES.get(letter, letter) for letter in cell) for cell in cells)
-    return " & ".join(escaped) + r" \\"
+    """Return a row of a tabular, made of escaped cells."""
+    return " & ".join(cells) + r" \\"
+
+
+def latex_text(text: str) -> str:
+    r"""Escape text for LaTeX.
+
+    >>> latex_text("50 %"), latex_text("20.3 ± 0.5")
+    ('50 \\%', '20.3 $\\pm$ 0.5')
+    """
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
 
 
 _ESCAPES = {

@@ -1,6 +1,6 @@
 """Records of planned runs and the time they still need."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from onpro.experiments.experiment import STATES, Experiment
 from onpro.experiments.plan import Plan
@@ -28,7 +28,8 @@ def _planned(
     experiment: Experiment, seconds: Callable[[RunConfig], float | None]
 ) -> dict[str, Value]:
     configs = [run.config for run in experiment.planned if run.state not in ("done", "damaged")]
-    left = total_seconds(configs, seconds)
+    known = known_seconds(configs, seconds)
+    left = sum(known) if len(known) == len(configs) else None
     said = duration(left) if configs else ""
     return {
         "name": experiment.name,
@@ -42,12 +43,11 @@ def _planned(
     }
 
 
-def total_seconds(
-    configs: Sequence[RunConfig], seconds: Callable[[RunConfig], float | None]
-) -> float | None:
-    """Return the total time of several runs; None if the time of one is unknown."""
-    known = [value for value in map(seconds, configs) if value is not None]
-    return sum(known) if len(known) == len(configs) else None
+def known_seconds(
+    configs: Iterable[RunConfig], seconds: Callable[[RunConfig], float | None]
+) -> list[float]:
+    """Return the times of those runs whose time is known."""
+    return [value for value in map(seconds, configs) if value is not None]
 
 
 def duration(seconds: float | None) -> str:

@@ -24,6 +24,7 @@ from onpro.reports.formats import (
     Format,
     Record,
     latex_row,
+    latex_text,
     markdown_text,
     render,
     with_spread,
@@ -304,19 +305,16 @@ def _latex(experiments: Sequence[Experiment], measure: Measure) -> str:
     ]
     for name, row in cells.items():
         shown = [_latex_cell(row.get(place), best.get(place)) for place in places]
-        lines.append(f"{latex_row([name]).removesuffix(_END)} & {' & '.join(shown)}{_END}")
+        lines.append(latex_row([latex_text(name), *shown]))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-_END = r" \\"
-
-
 def _data_header(places: Sequence[tuple[str, int]]) -> str:
-    spans = []
+    spans = [""]
     for data, columns in groupby(places, key=lambda place: place[0]):
-        title = latex_row([DATA_TITLES.get(data, visible(data))]).removesuffix(_END)
+        title = latex_text(DATA_TITLES.get(data, visible(data)))
         spans.append(rf"\multicolumn{{{len(list(columns))}}}{{c}}{{{title}}}")
-    return f" & {' & '.join(spans)}{_END}"
+    return latex_row(spans)
 
 
 def _latex_name(experiment: Experiment) -> str:
@@ -330,7 +328,7 @@ def _latex_cell(summary: Summary | None, best: float | None) -> str:
     if summary is None:
         return "--"
     mean = float(written(summary.mean, ".1f"))
-    text = with_spread(summary.mean, summary.deviation).replace("±", r"$\pm$")
+    text = latex_text(with_spread(summary.mean, summary.deviation))
     return rf"\textbf{{{text}}}" if mean == best else text
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: which files in it are the run's own, and what may happen to them."""
+"""The folder of a run, and the files in it that the run may remove or replace."""
 
 import os
 import re
@@ -22,6 +22,21 @@ TASK_NETWORK = re.compile(r"network-\d+\.onpro")
 
 REPETITION = ".new"
 """Added to the name of a folder whose run repeats a finished one."""
+
+
+def repetition_of(folder: Path) -> Path:
+    """Return the folder in which a finished run is repeated."""
+    return folder.with_name(folder.name + REPETITION)
+
+
+def final_folder(folder: Path) -> Path:
+    """Return the folder of a run; of a repetition, that of the finished run it replaces."""
+    return folder.with_name(folder.name.removesuffix(REPETITION))
+
+
+def own_name(folder: Path) -> Path:
+    """Return a folder under its own name instead of that of a link, `.` or `..`."""
+    return folder.resolve() if folder.is_symlink() or folder.name in ("", "..") else folder
 
 
 class RunFolder:

@@ -72,7 +72,7 @@ def _content(run: Finished) -> str:
 
 
 def _order(run: Finished) -> tuple[object, ...]:
-    """Return where a run stands in a file: seeds in order, new runs near similar ones."""
+    """Return a key that sorts the runs of a file: seeds in order, new runs near similar ones."""
     result = run.result
     stem = run.folder.name.rpartition("-s")[0]
     recipe = result.get("recipe") or ""

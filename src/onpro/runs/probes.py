@@ -1,4 +1,4 @@
-"""What a run measures while it trains, without any effect on its training."""
+"""Probes, which measure a method while it trains without any effect on the training."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -20,13 +20,14 @@ from onpro.nn.pretrained import pretrained_part
 from onpro.runs.config import RunConfig
 from onpro.runs.events import EventLog, TensorBoardLog
 from onpro.runs.files import Held, locked, read_json, write_json, writing_below
-from onpro.runs.folder import CONFIG, REPETITION, RunFolder
+from onpro.runs.folder import CONFIG, RunFolder, final_folder, own_name, repetition_of
 from onpro.runs.model import NetworkKeeper, save_model
 from onpro.runs.probes import make_probe
 from onpro.runs.reading import Finished, finished_in
 from onpro.runs.result import collect, describe, hardware, versions
 from onpro.runs.schema import checksum
 from onpro.streams import ClassIncremental
+from onpro.text import visible
 from onpro.training import (
     CheckpointWriter,
     Listener,
@@ -218,11 +219,9 @@ def running(
             `Interrupted` is raised.
     """
     trainer = trainer or prepare(config)
-    if folder.is_symlink() or folder.name in ("", ".."):  # else one folder had two names
-        folder = folder.resolve()
-    repeats = folder.name.endswith(REPETITION)
-    folder = folder.with_name(folder.name.removesuffix(REPETITION))
-    first, repetition = RunFolder(folder), RunFolder(folder.with_name(folder.name + REPETITION))
+    named = own_name(folder)
+    folder = final_folder(named)
+    first, repetition = RunFolder(folder), RunFolder(repetition_of(folder))
     with writing_below(folder.parent), locked(folder):
         first.require(config)
         if not fresh or not repetition.config.exists():
@@ -232,7 +231,7 @@ def running(
             repetition.remove(folder=True)
         else:
             done = finished_in(folder, config)
-            if done and not (repeats and repetition.path.exists()):
+            if done and not (named == repetition.path and named.exists()):
                 first.checkpoints.remove()  # left by a run ended by force
                 return done
         place = repetition if first.result.exists() else first
@@ -307,7 +306,9 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
     saved = place.checkpoints.load()
     if saved is None:
         if place.config.exists():
-            LOG.warning("%s has no checkpoint: it starts from its first step.", folder)
+            LOG.warning(
+                "%s has no checkpoint: it starts from its first step.", visible(str(folder))
+            )
         return None
     for name, value in _identity(config, trainer).items():
         if saved.get(name) != value:
@@ -324,7 +325,7 @@ def _restore(trainer: Trainer, config: RunConfig, place: RunFolder) -> dict[str,
         ) from error
     LOG.warning(
         "%s resumes from step %d of %d (onpro resume --fresh starts over).",
-        folder,
+        visible(str(folder)),
         trainer.stream.position,
         len(trainer.stream),
     )

@@ -12,7 +12,7 @@ from typing import Any
 from onpro.errors import UserError
 from onpro.runs.config import RunConfig
 from onpro.runs.events import scalars_of_evaluation, scalars_of_step
-from onpro.runs.folder import REPETITION, WANDB_ID
+from onpro.runs.folder import WANDB_ID, final_folder, repetition_of
 from onpro.runs.result import describe
 from onpro.runs.runner import Running
 from onpro.training import EvaluationEvent, StepEvent
@@ -131,8 +131,8 @@ def going_on(folder: Path, config: RunConfig) -> WandbLog | None:
 
 def _place(folder: Path) -> Path:
     """Return the folder of a run in progress, which differs if it repeats a finished run."""
-    first = folder.with_name(folder.name.removesuffix(REPETITION))
-    repetition = first.with_name(first.name + REPETITION)
+    first = final_folder(folder)
+    repetition = repetition_of(first)
     return repetition if repetition.is_dir() else first
 
 

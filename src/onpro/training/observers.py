@@ -1,4 +1,4 @@
-"""Who follows a run: listeners, which receive its events, a checkpointer, and a probe."""
+"""Events of a run, and the protocols of its listeners, its checkpointer and its probe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

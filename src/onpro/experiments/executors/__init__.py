@@ -1,4 +1,4 @@
-"""Executors, which start runs somewhere, and `execute`, which has them train many."""
+"""Executors, which start runs on some machine, and `execute`, which trains many runs on one."""
 
 from onpro.experiments.executors.base import (
     Executor,

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from onpro.errors import UserError
 from onpro.runs.config import RunConfig
 from onpro.runs.files import is_held
-from onpro.runs.folder import REPETITION
+from onpro.runs.folder import final_folder, own_name, repetition_of
 from onpro.runs.reading import finished_in
 from onpro.training.checkpoint import CHECKPOINT_EVERY
 
@@ -43,18 +43,17 @@ class RunRequest:
     """Threads on the CPU; None is the number it began with, else `THREADS`."""
 
     def __post_init__(self) -> None:
-        if self.folder.is_symlink() or self.folder.name in ("", ".."):  # one name for a folder
-            object.__setattr__(self, "folder", self.folder.resolve())
+        object.__setattr__(self, "folder", own_name(self.folder))
 
     @property
     def final_folder(self) -> Path:
         """Folder of the result; that of the finished run if this one repeats it."""
-        return self.folder.with_name(self.folder.name.removesuffix(REPETITION))
+        return final_folder(self.folder)
 
     @property
     def current_folder(self) -> Path:
         """Folder that the run is trained in; another one while it repeats a finished run."""
-        repetition = self.final_folder.with_name(self.final_folder.name + REPETITION)
+        repetition = repetition_of(self.final_folder)
         return repetition if self.fresh and repetition.exists() else self.folder
 
 

@@ -1,4 +1,7 @@
-"""What the fork server imports, deaf to Ctrl-C; then it hears it again, for processes of others."""
+"""Imported by the fork server with Ctrl-C blocked, so that it does not end it.
+
+Ctrl-C is unblocked afterwards: the server also forks the processes of other packages.
+"""
 
 import signal
 

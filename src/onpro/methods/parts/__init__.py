@@ -1,1 +1,1 @@
-"""Parts of methods: prototypical feedback, the contrast of rotated images, nearest means."""
+"""Parts that several methods share."""

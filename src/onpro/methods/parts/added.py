@@ -1,4 +1,4 @@
-"""What wrappers share that add a loss on all images of a step, new and replayed."""
+"""Base class of wrappers that add a loss on all images of a step, new and replayed."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

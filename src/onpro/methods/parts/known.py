@@ -1,4 +1,4 @@
-"""What a method knows of the stream: masks of the classes that it has met, and steps of a task."""
+"""State on the device about the stream: the classes met so far, and the steps of the task."""
 
 import torch
 from torch import Tensor, nn

@@ -1,13 +1,17 @@
 """A moving average of a method's network: it teaches the network, and predicts with it."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from onpro.methods.base import Method
+import torch
+
+from onpro.methods.base import Derived, Method
 from onpro.methods.settings import Settings, require
-from onpro.nn.average import MeanNetwork, MovingAverage
+from onpro.nn.average import MovingAverage, weights
 from onpro.nn.network import Network
+from onpro.nn.teacher import widen
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,30 @@ class TeacherSettings(Settings):
 
 
 T = TypeVar("T", bound=TeacherSettings)
+
+
+class MeanNetwork(Derived):
+    """A network whose weights are the mean of two others'; its running statistics the first's.
+
+    Args:
+        like: A network of the same shape.
+    """
+
+    def __init__(self, like: Network) -> None:
+        self.network = deepcopy(like).requires_grad_(False)
+
+    def of(self, first: Network, second: Network, moment: Hashable) -> Network:
+        """Return the mean of two networks at a moment of learning."""
+        self.update(moment, lambda: self._average(first, second))
+        return self.network
+
+    @torch.no_grad()
+    def _average(self, first: Network, second: Network) -> None:
+        widen(self.network, first.classifier.out_features)
+        torch._foreach_copy_(weights(self.network), weights(first))
+        torch._foreach_lerp_(weights(self.network), weights(second), 0.5)
+        for own, buffer in zip(self.network.buffers(), first.buffers(), strict=True):
+            own.copy_(buffer)
 
 
 class MomentumTaught(Method[T]):
@@ -68,11 +96,6 @@ class MomentumTaught(Method[T]):
     def predicting_parts(self) -> tuple[str, ...]:
         """The average too."""
         return (*super().predicting_parts, "momentum_teacher")
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, whose mean is not computed yet."""
-        super().load_state_dict(state)
-        self.mean.moment = None
 
     def grow(self, classes: int) -> None:
         """Make room for classes, also in the average."""

@@ -1,33 +1,28 @@
 """Nearest class mean: an image belongs to the class whose stored images it resembles most."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from onpro.methods.base import EVAL_BATCH, Method, S
+from onpro.methods.base import EVAL_BATCH, Derived, Method, S
 from onpro.randomness import derive_seed
 
 Features = Callable[[Tensor], Sequence[Tensor]]
 """Features (n, …) of network input, one tensor for each expert."""
 
 
-class NearestMean:
+class NearestMean(Derived):
     """Predicts the nearest class mean of a method's memory, among the classes seen so far.
 
-    The means are those of the stored images as they are, in eval mode. They are computed when a
-    prediction first needs them and kept until the next step. Of several experts, each with features
-    of its own, the mean score counts.
+    The means are those of the stored images as they are, in eval mode. Of several experts, each
+    with features of its own, the mean score counts.
     """
 
     def __init__(self) -> None:
-        self._means: tuple[Hashable, list[Tensor]] | None = None
-
-    def clear(self) -> None:
-        """Compute the means anew when they are next needed."""
-        self._means = None
+        self._means: list[Tensor] = []
 
     def scores(
         self, method: Method[Any], images: Tensor, features: Features | None = None
@@ -42,28 +37,22 @@ class NearestMean:
         features = features or (lambda images: [method.network.encode(images)])
         classes, device = sorted(method.progress.seen), method.context.device
         seen = torch.tensor(classes, dtype=torch.int64, device=device)
-        means = self._directions(method, seen, features)
-        near = torch.stack(
-            [nearest_mean_scores(*pair) for pair in zip(features(images), means, strict=True)]
-        ).mean(dim=0)
+        self.update(method.moment, lambda: self._compute_means(method, seen, features))
+        pairs = zip(features(images), self._means, strict=True)
+        near = torch.stack([nearest_mean_scores(*pair) for pair in pairs]).mean(dim=0)
         scores = near.new_full((len(images), method.network.classes), -torch.inf)
         return scores.index_copy_(1, seen, near)
 
-    def _directions(self, method: Method[Any], seen: Tensor, features: Features) -> list[Tensor]:
-        if self._means is None or self._means[0] != method.moment:
-            context, memory = method.context, method.memory
-            stored = [
-                features(method.normalise(images)) for images in memory.image_batches(EVAL_BATCH)
-            ]
-            # A generator of its own: a prediction must not change the method's random state.
-            generator = torch.Generator(context.device)
-            generator.manual_seed(derive_seed(context.seed, "nearest class mean"))
-            means = [
-                class_mean_directions(torch.cat(of_expert), memory.labels, seen, generator)
-                for of_expert in zip(*stored, strict=True)
-            ]
-            self._means = (method.moment, means)
-        return self._means[1]
+    def _compute_means(self, method: Method[Any], seen: Tensor, features: Features) -> None:
+        context, memory = method.context, method.memory
+        stored = [features(method.normalise(images)) for images in memory.image_batches(EVAL_BATCH)]
+        # A generator of its own: a prediction must not change the method's random state.
+        generator = torch.Generator(context.device)
+        generator.manual_seed(derive_seed(context.seed, "nearest class mean"))
+        self._means = [
+            class_mean_directions(torch.cat(of_expert), memory.labels, seen, generator)
+            for of_expert in zip(*stored, strict=True)
+        ]
 
 
 class PredictsNearestMean(Method[S]):
@@ -75,11 +64,6 @@ class PredictsNearestMean(Method[S]):
     def eval_scores(self, images: Tensor) -> Tensor:
         """Scores of the nearest class mean."""
         return self.nearest_mean.scores(self, images)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a saved state, whose means are not computed yet."""
-        super().load_state_dict(state)
-        self.nearest_mean.clear()
 
 
 def class_mean_directions(

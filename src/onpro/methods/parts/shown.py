@@ -1,4 +1,4 @@
-"""How many images of each class a step shows, which decides how much classes compete."""
+"""Offsets of logits that make up for how often a step shows each class."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""What methods share that store logits with images."""
+"""Base class of methods that store logits with images."""
 
 from collections.abc import Mapping
 from typing import Any

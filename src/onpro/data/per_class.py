@@ -1,5 +1,6 @@
-"""A random test set for data that come without one."""
+"""Choose images class by class, before they are decoded."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -25,3 +26,18 @@ def random_test_images(counts: Sequence[int], seed: int) -> list[set[int]]:
         )
         for count in counts
     ]
+
+
+def first_per_class(labels: Sequence[int], limit: int) -> list[int]:
+    """Return the positions of the first so many images of each class.
+
+    >>> first_per_class([7, 7, 5, 7, 5], 2)
+    [0, 1, 2, 4]
+    """
+    seen: Counter[int] = Counter()
+    chosen = []
+    for position, label in enumerate(labels):
+        seen[label] += 1
+        if seen[label] <= limit:
+            chosen.append(position)
+    return chosen

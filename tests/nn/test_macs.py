@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from onpro.nn.count import macs
+from onpro.nn.macs import macs
 
 
 @pytest.mark.parametrize(
