@@ -107,8 +107,9 @@ def test_a_stopped_run_goes_on_in_its_folder(kind: str, tmp_path: Path) -> None:
     def ask() -> int | None:
         return signal.SIGTERM if trainer.stream.position == 2 else None
 
-    with pytest.raises(Interrupted, match="step 2 of"):
-        run(config, tmp_path, trainer=trainer, stop=ask)
+    # Where tasks are not announced, step 2 may begin with a rehearsal, which is stopped.
+    with pytest.raises(Interrupted, match=r"step [12] of"):
+        run(config, tmp_path, trainer=trainer, stop=ask, checkpoint_every=1e-9)
     folder = tmp_path / config.folder
     assert read_config(folder) == config
     resumed = run(read_config(folder), tmp_path)

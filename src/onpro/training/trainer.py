@@ -80,7 +80,6 @@ class Trainer:
         self.log_every = log_every
         self.deterministic = deterministic
         self.stepper = Stepper(method, engine)
-        self.stepper.before_rehearsing = self._stop_if_asked
         self.accuracy: list[list[float]] = []
         self.curve: list[CurvePoint] = []
         self.confusion = torch.zeros(0, 0, dtype=torch.int64)
@@ -109,6 +108,8 @@ class Trainer:
         sync happens anyway: at logged steps, before a checkpoint, an evaluation or a measurement of
         the probe.
         """
+        if self.checkpointer is not None:  # a rehearsal, which may take minutes, can be stopped
+            self.stepper.before_rehearsing = self.checkpointer.stop_if_asked
         if self._evaluation_due():  # resumed between a step and the evaluation after it
             self._evaluate()
         clock, evaluated = time.perf_counter(), _evaluations.seconds
@@ -146,11 +147,6 @@ class Trainer:
 
     def _should_stop(self) -> bool:
         return self.checkpointer is not None and self.checkpointer.should_stop()
-
-    def _stop_if_asked(self) -> None:
-        """Stop in a rehearsal, which may take minutes; it starts over when the run is resumed."""
-        if self.checkpointer is not None:
-            self.checkpointer.stop_if_asked()
 
     def _should_save(self, *, task_over: bool = False) -> bool:
         """Return whether to save the state; at the end of a task that waits for the evaluation."""
