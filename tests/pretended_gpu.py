@@ -51,8 +51,8 @@ class PretendedGPU(FakeTensorMode):
         name = func.overloadpacket.__name__
         if name.startswith("_fused_"):  # an optimizer's step, which changes values alone
             return None
-        if name == "exponential_":  # with a generator, torch computes no shapes for it
-            return args[0]
+        if name in ("exponential_", "_standard_gamma"):  # torch may know no shapes for them
+            return args[0] if name.endswith("_") else torch.empty_like(args[0])
         if self.strict and name in ("_to_copy", "copy_"):
             source = args[1] if name == "copy_" else args[0]
             target = args[0].device if name == "copy_" else kwargs.get("device") or source.device
