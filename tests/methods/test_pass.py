@@ -218,6 +218,10 @@ def test_there_is_no_memory_and_it_says_so(caplog: pytest.LogCaptureFixture) -> 
         assert not caplog.text  # a learner that is only tried out says nothing
         for batch in batches(12):
             stepper(method).step(batch)
+        for label in range(4):
+            stepper(method).forget(label)
+        stepper(method).step(batches(1)[0])
+    assert method.progress.task == 0  # nothing was left: tasks are counted from the first again
     assert method.memory.capacity == 0
     assert caplog.text.count("the memory of 123 is not used.") == 1
 

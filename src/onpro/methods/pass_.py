@@ -108,7 +108,7 @@ class PASS(Method[PASSSettings]):
 
     def start_task(self) -> None:
         """A new Adam for every task; the head has grown by now."""
-        if self.progress.task == 0:
+        if not self.progress.steps:
             logging.getLogger(__name__).warning(
                 "pass keeps no past images: the memory of %d is not used.", self.context.memory
             )
