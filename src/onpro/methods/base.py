@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from onpro.memory import Memory, Replay, retrieval
 from onpro.memory.memory import FieldSpec, room_for
 from onpro.memory.reservoir import reservoir_batch
 from onpro.methods.settings import Settings
+from onpro.methods.state import Derived, Stateful
 from onpro.nn import AUTOCAST, Precision, PretrainedEncoder, Rounding, is_pretrained
 from onpro.nn.counter import count_images
 from onpro.nn.network import Network
@@ -99,32 +100,6 @@ class About:
     """How a class is predicted: a linear head, nearest class mean, …"""
     images_per_step: str
     """Images through the network in one step, at batches of 10 and 64 replayed images."""
-
-
-@runtime_checkable
-class Stateful(Protocol):
-    """Anything that can save and restore its state."""
-
-    def state_dict(self) -> Any: ...  # noqa: D102 # the class says it
-
-    def load_state_dict(self, state: Any, /) -> Any: ...  # noqa: D102 # the class says it
-
-
-class Derived:
-    """What follows from a method's state: computed when it is needed, and kept until the next step.
-
-    It is not saved. A method that loads a state forgets it.
-    """
-
-    moment: Hashable = None
-    """The `Method.moment` that it was computed at; None: it has to be computed."""
-
-    def update(self, moment: Hashable, compute: Callable[[], None]) -> None:
-        """Compute it unless that was done at this moment."""
-        if self.moment != moment:
-            self.moment = None  # an error leaves half of it
-            compute()
-            self.moment = moment
 
 
 class Method(ABC, Generic[S]):

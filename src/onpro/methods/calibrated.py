@@ -7,9 +7,10 @@ from copy import deepcopy
 from typing import Any
 
 from onpro.augment import rotations
-from onpro.methods.base import EVAL_BATCH, Context, Derived, Method
+from onpro.methods.base import EVAL_BATCH, Context, Method
 from onpro.methods.registry import register_wrapper
 from onpro.methods.settings import Settings
+from onpro.methods.state import Derived
 from onpro.methods.wrapper import Wrapper
 from onpro.nn.batch_norm import collecting_statistics
 from onpro.nn.network import Network

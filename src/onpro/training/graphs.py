@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from onpro.errors import UserError
-from onpro.methods.base import Stateful, Terms
+from onpro.methods.base import Terms
 from onpro.methods.registry import AnyMethod
+from onpro.methods.state import Stateful
 from onpro.nn.counter import count_images, counting_images
 from onpro.streams import Batch
 

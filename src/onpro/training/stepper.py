@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onpro.methods.base import Method, Stateful, Terms
+from onpro.methods.base import Method, Terms
+from onpro.methods.state import Stateful
 from onpro.nn import convolutions
 from onpro.nn.counter import counting_images
 from onpro.streams import Batch

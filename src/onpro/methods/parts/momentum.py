@@ -7,8 +7,9 @@ from typing import Literal, TypeVar
 
 import torch
 
-from onpro.methods.base import Derived, Method
+from onpro.methods.base import Method
 from onpro.methods.settings import Settings, require
+from onpro.methods.state import Derived
 from onpro.nn.average import MovingAverage, weights
 from onpro.nn.network import Network
 from onpro.nn.teacher import widen

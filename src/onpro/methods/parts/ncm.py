@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from onpro.methods.base import EVAL_BATCH, Derived, Method, S
+from onpro.methods.base import EVAL_BATCH, Method, S
+from onpro.methods.state import Derived
 from onpro.randomness import derive_seed
 
 Features = Callable[[Tensor], Sequence[Tensor]]
