@@ -66,6 +66,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
+def _is_count(value: Any) -> bool:
+    """Return whether it is an integer of at least 1 that fits into 63 bits."""
+    return is_whole(value) and value >= 1
+
+
 def _is_accuracy(value: Any) -> bool:
     """Return whether it is T×T with percentages up to the diagonal."""
     return _is_square(value) and all(
@@ -167,7 +172,7 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
     "confusion": _is_confusion,
     "train_seconds": is_amount,
     "eval_seconds": is_amount,
-    "steps": is_whole,
+    "steps": _is_count,
     "images_seen": is_whole,
     "device": _is_text,
     "hardware": _is_hardware,
@@ -189,6 +194,6 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "prototypes": _is_prototypes,
     "cues": _are_cues,
     **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
-    "shared_by": lambda value: is_whole(value) and value >= 1,
-    "gpu_processes": lambda value: value is None or (is_whole(value) and value >= 1),
+    "shared_by": _is_count,
+    "gpu_processes": lambda value: value is None or _is_count(value),
 }
