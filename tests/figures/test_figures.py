@@ -490,6 +490,17 @@ def test_measured_values_stand_beside_those_of_the_paper(width: Width) -> None:
     assert right > 65.5
 
 
+def test_experiments_of_other_precisions_have_rows_beside_the_paper() -> None:
+    runs = [of_the_paper("onpro", 200, [accuracy])[0] for accuracy in (60.0, 62.0)]
+    runs[1].result.update(precision="bf16", experiment="onpro in another precision")
+    runs[1].configuration["precision"] = "bf16"
+    (axes,) = drawn("paper", runs + of_the_paper("er", 200, [25.0])).axes
+    rows = [text.get_text() for text in axes.get_yticklabels()]
+    assert rows == ["ER", "OnPro, bf16", "OnPro, fp32"]
+    points = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
+    assert sorted(at for ((value, at),) in points if value in (60.0, 62.0)) == [1.0, 2.0]
+
+
 def test_runs_that_the_paper_does_not_have_stand_beside_nothing() -> None:
     with pytest.raises(UserError, match="the paper has no accuracy of any of these runs"):
         drawn("paper", [finished("er", 0)])
