@@ -376,6 +376,7 @@ def test_the_memory_is_shown_class_by_class_as_a_mean_over_seeds() -> None:
     runs = [finished("er", seed) for seed in range(2)]
     runs[1].result["memory_content"] = [[27, 23, 0, 0, 0, 0], *runs[1].result["memory_content"][1:]]
     figure = drawn("memory", runs)
+    assert figure.axes[0].get_title(loc="left") == "er\n2\u00a0runs"
     (image,) = figure.axes[0].get_images()
     assert np.nan_to_num(np.asarray(image.get_array()))[:, 0].tolist() == [26, 24, 0, 0, 0, 0]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
@@ -396,11 +397,14 @@ def test_memories_of_any_number_of_classes(classes: int) -> None:
     assert classes < 1000 or ticks[-1] == "1000"
 
 
-def test_a_memory_without_images_is_empty() -> None:
-    told = {"memory_content": [[0] * 6] * 3}
-    figure = drawn("memory", [Finished(Path("a"), result("pass") | told)])
-    assert not np.nan_to_num(np.asarray(figure.axes[0].get_images()[0].get_array())).any()
-    assert not figure.axes[0].texts
+def test_memories_without_images_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    empty = Finished(Path("a"), result("pass") | {"memory_content": [[0] * 6] * 3})
+    figure = drawn("memory", [empty, finished("er", 0)])
+    shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_images()]
+    assert shown == ["er\n1\u00a0run"]
+    assert caplog.messages == ["left out: pass, cifar10, M = 200 keeps no images in its memory."]
+    with pytest.raises(UserError, match="pass, cifar10, M = 200 keeps no images in its memory"):
+        drawn("memory", [empty])
 
 
 @pytest.mark.parametrize(("name", "said"), [("memory", "--fresh"), ("prototypes", "--probe")])
