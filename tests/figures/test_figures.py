@@ -103,6 +103,19 @@ def test_many_lines_differ_without_colour_and_the_legend_covers_none_of_them() -
     assert box.x1 <= figure.bbox.x1
 
 
+@pytest.mark.parametrize(("name", "most"), [("accuracy", 35), ("sweep", 35), ("compute", 56)])
+def test_more_than_can_be_told_apart_is_refused(name: str, most: int) -> None:
+    runs = [finished(f"method-with-a-long-name-{number}", 0) for number in range(most + 1)]
+    if name == "sweep":
+        runs += [finished(run.result["method"], 0, replay_batch=20) for run in runs]
+    for run in runs:
+        run.result.update(train_seconds=10.0, average_accuracy=60.0)
+    said = rf"would have {most + 1} (lines|points), of which at most {most} can be told apart: name"
+    with pytest.raises(UserError, match=said):
+        drawn(name, runs)
+    drawn(name, [run for run in runs if run.result["method"] != runs[0].result["method"]])
+
+
 def test_many_matrices_form_a_grid() -> None:
     figure = drawn("matrix", [finished(f"method{number}", 0) for number in range(11)])
     width, height = figure.get_size_inches()

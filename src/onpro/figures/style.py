@@ -34,6 +34,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2)))
 """Their number has no factor in common with those of markers and colours: 35 lines differ without
 colour, and lines of one colour differ in both."""
+MOST_LINES, MOST_POINTS = len(MARKERS) * len(DASHES), len(MARKERS) * len(COLORS)
+"""Lines and points in one figure that can be told apart, and named below it."""
 
 
 @dataclass(frozen=True)
@@ -157,16 +159,24 @@ def drawable(
 class Legend:
     """A legend below the axes, where it covers no data.
 
+    Raise UserError if it has more labels than lines or points can be told apart.
+
     Args:
         labels: one for each line.
         options: of the figure.
-        handle: length of the lines beside the labels, in letters.
+        handle: length of the lines beside the labels, in letters; 1 for points.
         title: text above the labels.
     """
 
     def __init__(
         self, labels: Sequence[str], options: Options, *, handle: int = 4, title: str = ""
     ) -> None:
+        what, limit = ("lines", MOST_LINES) if handle > 1 else ("points", MOST_POINTS)
+        if len(labels) > limit:
+            raise UserError(
+                f"the figure would have {len(labels)} {what}, of which at most {limit} can be told "
+                "apart: name fewer runs."
+            )
         self._font, self._handle = options.font, handle
         row = letters(options.inches, options.font)
         room = 2 * handle + 4
