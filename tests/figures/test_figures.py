@@ -196,6 +196,31 @@ def test_settings_of_the_stream_are_swept_with_their_defaults() -> None:
     assert axes.get_ylim()[0] < -5, "values below 0 are shown"
 
 
+def on_a_stream(method: str, kind: str, **settings: Any) -> Finished:
+    run = finished(method, 0)
+    run.configuration["stream"] = {"kind": kind, **settings}
+    run.result["experiment"] = f"{method} {kind} {settings}"
+    return run
+
+
+@pytest.mark.parametrize("x", ["blur", ""])
+def test_settings_of_the_kind_of_stream_are_swept_and_other_ones_in_the_legend(x: str) -> None:
+    runs = [on_a_stream("er", "blurry", blur=blur) for blur in (0.0, 10.0, 30.0)]
+    for classes in (30.0, 50.0):
+        settings = [{"disjoint_classes": classes, "blur": blur} for blur in (10.0, 30.0)]
+        runs += [on_a_stream("er", "i-blurry", **own) for own in settings]
+    figure = drawn("sweep", runs, x=x)
+    assert figure.axes[0].get_xlabel() == "blur"
+    assert sorted(labels(figure)) == [
+        "er, stream=blurry",
+        "er, stream=i-blurry",
+        "er, stream=i-blurry (disjoint_classes=30.0)",
+    ]
+    unknown = [on_a_stream("er", "late", late=late, most=5) for late in (10, 20)]
+    figure = drawn("sweep", unknown, x="late")
+    assert figure.legends[0].get_title().get_text().endswith("stream=late (most=5)")
+
+
 def test_what_cannot_be_on_the_axis_is_a_mistake() -> None:
     runs = [finished("er", 0), finished("er", 0, replay_batch=20)]
     with pytest.raises(UserError, match="did you mean 'replay_batch'"):

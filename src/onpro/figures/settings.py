@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import MEASURES, Experiment
-from onpro.experiments.grouping import STREAM
+from onpro.experiments.grouping import STREAM, stream_settings
 from onpro.figures.style import INK, Legend, Options, blank, letters, line_style, names_of, plain
 from onpro.runs import RunConfig
 from onpro.text import visible
@@ -108,14 +108,14 @@ def _grouped(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line]
 
 
 def _values(experiment: Experiment) -> dict[str, Any]:
-    """Return memory, stream and settings of an experiment by name."""
+    """Return memory, stream, settings of its kind and of the method of an experiment by name."""
     config = experiment.runs[0].configuration
     settings = config.get("settings")
     usual = {field.name: field.default for field in fields(RunConfig) if field.name in STREAM}
     stream = {name: config.get(name, value) for name, value in usual.items()}
     stream["tasks"] = stream["tasks"] or len(experiment.runs[0].result["accuracy"])
     own = settings if isinstance(settings, dict) else {}
-    values = {"memory": experiment.memory, **stream, **own}
+    values = {"memory": experiment.memory, **stream, **stream_settings(config), **own}
     return {str(name): _hashable(value) for name, value in values.items()}
 
 

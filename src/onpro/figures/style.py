@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
+from onpro.experiments.grouping import by_hand_without
 from onpro.text import visible
 
 if TYPE_CHECKING:
@@ -117,20 +118,21 @@ def names_of(experiments: Sequence[Experiment], without: str = "") -> tuple[list
         without: A setting that is shown elsewhere.
     """
     parts = [
-        [one.data, f"M = {one.memory}", *one.by_hand, *([one.detail] if one.detail else [])]
+        [
+            one.data,
+            *([] if without == "memory" else [f"M = {one.memory}"]),
+            *by_hand_without(one, without),
+            *([one.detail] if one.detail else []),
+        ]
         for one in experiments
     ]
     common = [part for part in parts[0] if all(part in others for others in parts)]
-    hidden = "M = " if without == "memory" else f"{without}="
-    shown = [
-        [part for part in own if part not in common and not part.startswith(hidden)]
-        for own in parts
-    ]
+    shown = [[part for part in own if part not in common] for own in parts]
     names = [
         visible(", ".join([one.method_and_recipe, *own]))
         for one, own in zip(experiments, shown, strict=True)
     ]
-    return names, visible(", ".join(part for part in common if not part.startswith(hidden)))
+    return names, visible(", ".join(common))
 
 
 def joined(*parts: str) -> str:
