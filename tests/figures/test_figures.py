@@ -196,6 +196,54 @@ def test_settings_of_the_stream_are_swept_with_their_defaults() -> None:
     assert axes.get_ylim()[0] < -5, "values below 0 are shown"
 
 
+def at_values(setting: str, values: list[Any], width: Width = "page") -> tuple[Figure, list[Any]]:
+    """A sweep of a setting, and the horizontal positions of its points."""
+    runs = [finished("er", 0, **{setting: value}) for value in values]
+    figure = drawn("sweep", runs, x=setting, width=width)
+    figure.draw_without_rendering()
+    (line,) = (line for line in figure.axes[0].get_lines() if line.get_marker() == "o")
+    return figure, np.asarray(line.get_xdata()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "scale"),
+    [
+        ("replay_batch", [10, 20, 80], "linear"),
+        ("replay_batch", [10, 20, 60, 100], "log"),
+        ("replay_batch", [*range(10, 101, 10)], "linear"),
+        ("learning_rate", [0.0, 0.01, 0.1], "linear"),
+        ("learning_rate", [0.001, 0.01, 0.1], "log"),
+    ],
+)
+def test_numbers_are_to_scale(setting: str, values: list[float], scale: str) -> None:
+    figure, places = at_values(setting, values)
+    (axes,) = figure.axes
+    assert places == values
+    assert axes.get_xscale() == scale
+    assert axes.get_xlabel().endswith("(log scale)") == (scale == "log")
+    assert [text.get_text() for text in axes.get_xticklabels()] == [f"{v:g}" for v in values]
+
+
+@pytest.mark.parametrize(
+    "values", [["10", "never", "often"], [True, False], [None, 1, 30], [1e300, 2.0]]
+)
+def test_what_is_no_number_is_at_equal_distances(values: list[Any]) -> None:
+    assert at_values("mixup", values)[1] == [*range(len(values))]
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, 999, 1000], [10.0 + k for k in range(60)], [200 * "a", 200 * "b", "c"]]
+)
+def test_labels_of_values_do_not_overlap(values: list[Any], width: Width) -> None:
+    figure, _ = at_values("replay_batch", values, width)
+    shown = [text for text in figure.axes[0].get_xticklabels() if text.get_visible()]
+    boxes = [text.get_window_extent() for text in shown]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    ends = shown[0].get_text(), shown[-1].get_text()
+    assert ends == tuple(v if isinstance(v, str) else f"{v:g}" for v in (values[0], values[-1]))
+
+
 def on_a_stream(method: str, kind: str, **settings: Any) -> Finished:
     run = finished(method, 0)
     run.configuration["stream"] = {"kind": kind, **settings}
