@@ -47,6 +47,19 @@ def test_without_slurm_or_submitit_it_is_told(
     assert "submitit is not installed: pip install 'onpro[slurm]'" in answer.err
 
 
+def test_runs_are_planned_where_there_is_no_slurm(
+    onpro: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    for device in ("auto", "cuda"):
+        asked = ["--on", "slurm", "--device", device, "--partition", "long", "--dry-run"]
+        answer = onpro("sweep", "sweep.toml", *asked)
+        assert answer.status == 0, answer.err
+        assert "1 run: 1 missing" in answer.out
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

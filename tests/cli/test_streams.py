@@ -160,6 +160,18 @@ def test_of_runs_that_differ_in_their_evaluations_most_are_shown(onpro: Command)
         assert ("±" in accuracy, empty) == (True, "")
 
 
+def test_anytime_accuracies_of_other_evaluations_have_tables_of_their_own(onpro: Command) -> None:
+    for kind, more in (("blurry", []), ("random", ["--evaluations", "2"]), ("random", [])):
+        assert onpro(*RUN, "--stream", kind, *more).status == 0
+    lines = onpro("report", "runs", "--streams").out.splitlines()
+    headers = [lines[at - 1] for at, line in enumerate(lines) if line.startswith("| ---")]
+    assert headers == [
+        "| accuracy, % | blurry | random |",
+        "| anytime, % (evaluations=0) | blurry | random |",
+        "| anytime, % (evaluations=2) | random |",
+    ]
+
+
 def test_streams_of_other_precisions_are_told_apart(onpro: Command) -> None:
     for precision in ("fp32", "bf16"):
         assert onpro(*RUN, "--stream", "blurry", "--precision", precision).status == 0

@@ -255,6 +255,11 @@ MISTAKES: dict[str, tuple[str, int, str]] = {
     "no seeds": ('[[runs]]\nmethod = "er"\nseeds = 0', 3, "seeds takes a number of runs"),
     "text for seeds": ('[[runs]]\nmethod = "er"\nseeds = "all"', 3, "or a list of seeds"),
     "a seed that is none": ('[[runs]]\nmethod = "er"\nseeds = [-1]', 3, "seed must be at least 0"),
+    "more tasks than classes": (
+        '[[runs]]\nmethod = "er"\ntasks = [5, 99]',
+        3,
+        "10 classes make 1 to 10 tasks, not 99",
+    ),
     "memory below a batch": ('[[runs]]\nmethod = "er"\nmemory = 5', 3, "smaller than a batch"),
     "a value that cannot work": (
         '[[runs]]\nmethod = "er"\n[[runs]]\nmethod = "er"\nsettings.learning_rate = -1.0',

@@ -103,6 +103,19 @@ def test_many_lines_differ_without_colour_and_the_legend_covers_none_of_them() -
     assert box.x1 <= figure.bbox.x1
 
 
+@pytest.mark.parametrize(("name", "most"), [("accuracy", 35), ("sweep", 35), ("compute", 56)])
+def test_more_than_can_be_told_apart_is_refused(name: str, most: int) -> None:
+    runs = [finished(f"method-with-a-long-name-{number}", 0) for number in range(most + 1)]
+    if name == "sweep":
+        runs += [finished(run.result["method"], 0, replay_batch=20) for run in runs]
+    for run in runs:
+        run.result.update(train_seconds=10.0, average_accuracy=60.0)
+    said = rf"would have {most + 1} (lines|points), of which at most {most} can be told apart: name"
+    with pytest.raises(UserError, match=said):
+        drawn(name, runs)
+    drawn(name, [run for run in runs if run.result["method"] != runs[0].result["method"]])
+
+
 def test_many_matrices_form_a_grid() -> None:
     figure = drawn("matrix", [finished(f"method{number}", 0) for number in range(11)])
     width, height = figure.get_size_inches()
@@ -181,6 +194,79 @@ def test_settings_of_the_stream_are_swept_with_their_defaults() -> None:
     (axes,) = drawn("sweep", [usual, large], measure="reliance").axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["0.2", "0.4"]
     assert axes.get_ylim()[0] < -5, "values below 0 are shown"
+
+
+def at_values(setting: str, values: list[Any], width: Width = "page") -> tuple[Figure, list[Any]]:
+    """A sweep of a setting, and the horizontal positions of its points."""
+    runs = [finished("er", 0, **{setting: value}) for value in values]
+    figure = drawn("sweep", runs, x=setting, width=width)
+    figure.draw_without_rendering()
+    (line,) = (line for line in figure.axes[0].get_lines() if line.get_marker() == "o")
+    return figure, np.asarray(line.get_xdata()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "scale"),
+    [
+        ("replay_batch", [10, 20, 80], "linear"),
+        ("replay_batch", [10, 20, 60, 100], "log"),
+        ("replay_batch", [*range(10, 101, 10)], "linear"),
+        ("learning_rate", [0.0, 0.01, 0.1], "linear"),
+        ("learning_rate", [0.001, 0.01, 0.1], "log"),
+    ],
+)
+def test_numbers_are_to_scale(setting: str, values: list[float], scale: str) -> None:
+    figure, places = at_values(setting, values)
+    (axes,) = figure.axes
+    assert places == values
+    assert axes.get_xscale() == scale
+    assert axes.get_xlabel().endswith("(log scale)") == (scale == "log")
+    assert [text.get_text() for text in axes.get_xticklabels()] == [f"{v:g}" for v in values]
+
+
+@pytest.mark.parametrize(
+    "values", [["10", "never", "often"], [True, False], [None, 1, 30], [1e300, 2.0]]
+)
+def test_what_is_no_number_is_at_equal_distances(values: list[Any]) -> None:
+    assert at_values("mixup", values)[1] == [*range(len(values))]
+
+
+@pytest.mark.parametrize("width", ["column", "page"])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3, 999, 1000], [10.0 + k for k in range(60)], [200 * "a", 200 * "b", "c"]]
+)
+def test_labels_of_values_do_not_overlap(values: list[Any], width: Width) -> None:
+    figure, _ = at_values("replay_batch", values, width)
+    shown = [text for text in figure.axes[0].get_xticklabels() if text.get_visible()]
+    boxes = [text.get_window_extent() for text in shown]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    ends = shown[0].get_text(), shown[-1].get_text()
+    assert ends == tuple(v if isinstance(v, str) else f"{v:g}" for v in (values[0], values[-1]))
+
+
+def on_a_stream(method: str, kind: str, **settings: Any) -> Finished:
+    run = finished(method, 0)
+    run.configuration["stream"] = {"kind": kind, **settings}
+    run.result["experiment"] = f"{method} {kind} {settings}"
+    return run
+
+
+@pytest.mark.parametrize("x", ["blur", ""])
+def test_settings_of_the_kind_of_stream_are_swept_and_other_ones_in_the_legend(x: str) -> None:
+    runs = [on_a_stream("er", "blurry", blur=blur) for blur in (0.0, 10.0, 30.0)]
+    for classes in (30.0, 50.0):
+        settings = [{"disjoint_classes": classes, "blur": blur} for blur in (10.0, 30.0)]
+        runs += [on_a_stream("er", "i-blurry", **own) for own in settings]
+    figure = drawn("sweep", runs, x=x)
+    assert figure.axes[0].get_xlabel() == "blur"
+    assert sorted(labels(figure)) == [
+        "er, stream=blurry",
+        "er, stream=i-blurry",
+        "er, stream=i-blurry (disjoint_classes=30.0)",
+    ]
+    unknown = [on_a_stream("er", "late", late=late, most=5) for late in (10, 20)]
+    figure = drawn("sweep", unknown, x="late")
+    assert figure.legends[0].get_title().get_text().endswith("stream=late (most=5)")
 
 
 def test_what_cannot_be_on_the_axis_is_a_mistake() -> None:
@@ -376,6 +462,7 @@ def test_the_memory_is_shown_class_by_class_as_a_mean_over_seeds() -> None:
     runs = [finished("er", seed) for seed in range(2)]
     runs[1].result["memory_content"] = [[27, 23, 0, 0, 0, 0], *runs[1].result["memory_content"][1:]]
     figure = drawn("memory", runs)
+    assert figure.axes[0].get_title(loc="left") == "er\n2\u00a0runs"
     (image,) = figure.axes[0].get_images()
     assert np.nan_to_num(np.asarray(image.get_array()))[:, 0].tolist() == [26, 24, 0, 0, 0, 0]
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == [
@@ -396,11 +483,14 @@ def test_memories_of_any_number_of_classes(classes: int) -> None:
     assert classes < 1000 or ticks[-1] == "1000"
 
 
-def test_a_memory_without_images_is_empty() -> None:
-    told = {"memory_content": [[0] * 6] * 3}
-    figure = drawn("memory", [Finished(Path("a"), result("pass") | told)])
-    assert not np.nan_to_num(np.asarray(figure.axes[0].get_images()[0].get_array())).any()
-    assert not figure.axes[0].texts
+def test_memories_without_images_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    empty = Finished(Path("a"), result("pass") | {"memory_content": [[0] * 6] * 3})
+    figure = drawn("memory", [empty, finished("er", 0)])
+    shown = [axes.get_title(loc="left") for axes in figure.axes if axes.get_images()]
+    assert shown == ["er\n1\u00a0run"]
+    assert caplog.messages == ["left out: pass, cifar10, M = 200 keeps no images in its memory."]
+    with pytest.raises(UserError, match="pass, cifar10, M = 200 keeps no images in its memory"):
+        drawn("memory", [empty])
 
 
 @pytest.mark.parametrize(("name", "said"), [("memory", "--fresh"), ("prototypes", "--probe")])
@@ -488,6 +578,17 @@ def test_measured_values_stand_beside_those_of_the_paper(width: Width) -> None:
     left, right = first.get_xlim()
     assert left == 0
     assert right > 65.5
+
+
+def test_experiments_of_other_precisions_have_rows_beside_the_paper() -> None:
+    runs = [of_the_paper("onpro", 200, [accuracy])[0] for accuracy in (60.0, 62.0)]
+    runs[1].result.update(precision="bf16", experiment="onpro in another precision")
+    runs[1].configuration["precision"] = "bf16"
+    (axes,) = drawn("paper", runs + of_the_paper("er", 200, [25.0])).axes
+    rows = [text.get_text() for text in axes.get_yticklabels()]
+    assert rows == ["ER", "OnPro, bf16", "OnPro, fp32"]
+    points = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
+    assert sorted(at for ((value, at),) in points if value in (60.0, 62.0)) == [1.0, 2.0]
 
 
 def test_runs_that_the_paper_does_not_have_stand_beside_nothing() -> None:

@@ -149,6 +149,17 @@ def test_much_damage_is_told(whole: Path, tmp_path: Path, block: int) -> None:
         require_no_traceback(whole, tmp_path / "spoilt", seed)
 
 
+def test_a_result_of_no_steps_is_left_out(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "spoilt"
+    shutil.copytree(whole, place)
+    path, _ = sorted(place.glob("runs/*/result.json"))
+    path.write_text(sealed(json.loads(path.read_text()), steps=0))
+    assert main(["report", str(place / "runs")]) == 0
+    assert "result.json has an unusable value of steps" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("hardware", [{"gpu": "H200"}, {"threads": "many"}, {"threads": None}])
 def test_hardware_that_says_little(whole: Path, tmp_path: Path, hardware: object) -> None:
     place = tmp_path / "spoilt"

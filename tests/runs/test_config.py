@@ -149,6 +149,14 @@ def test_what_is_computed_is_plain_values() -> None:
         ({"seed": -1}, "at least 0"),
         ({"seed": 2**63}, "below 2\\^63"),
         ({"batch_size": 10.0}, r"the batch size must be a whole number, not 10\.0\."),
+        ({"batch_size": 0}, "the batch size must be at least 1, not 0"),
+        ({"data": "digits", "tasks": 99}, "10 classes make 1 to 10 tasks, not 99"),
+        ({"data": "folder:birds", "tasks": 0}, "the number of tasks must be at least 1, not 0"),
+        ({"data": "folder"}, "the data set 'folder' is written as folder:PATH"),
+        ({"image_size": 5000}, "the image size must be between 1 and 1024 pixels, not 5000"),
+        ({"limit_per_class": 0}, "the limit per class must be at least 1, not 0"),
+        ({"shortcut": 0.5, "stream": Blurry()}, "each class arrives in one task.* not blurry"),
+        ({"data": "digits", "shortcut": 0.5, "tasks": 6}, "task 5 of 6 has one class only"),
     ],
 )
 def test_what_cannot_work_is_refused(values: dict[str, Any], sentence: str) -> None:

@@ -44,13 +44,12 @@ def make_executor(
         options: Options of the command.
         device: Where to compute.
         side: Side of the largest images, in pixels.
-        dry_run: Whether it only plans, so that a Ray cluster is neither started nor asked.
+        dry_run: Whether it only plans, so that a cluster is neither started nor asked, and need not
+            be reachable from here.
     """
     workers, threads = options.number_of_workers(), options.threads
-    if options.on == "ray" and dry_run:
-        if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
-            return Local(workers or options.at_once or 1, gpus=["of the cluster"])
-        return Local(workers, threads=threads)
+    if dry_run and options.on != "local":
+        return _in_place_of_cluster(options, device)
     if options.on == "ray":
         from onpro.experiments.executors.ray import Ray
 
@@ -79,6 +78,18 @@ def make_executor(
     gpus = _gpus(options.gpus)
     at_once = options.at_once or room_for_runs(_smallest_gpu(), side)
     return Local(workers or len(gpus) * at_once, gpus=gpus)
+
+
+def _in_place_of_cluster(options: ExecutionOptions, device: DeviceName) -> Executor:
+    """Return an executor with the device and the room that a plan assumes for a cluster."""
+    from onpro.experiments.executors.slurm import MOST_JOBS
+
+    workers, on_gpu = options.number_of_workers(), device == "cuda"
+    if options.on == "slurm":
+        workers = workers or MOST_JOBS
+    elif on_gpu or (device == "auto" and torch.cuda.is_available()):
+        workers, on_gpu = workers or options.at_once or 1, True
+    return Local(workers, threads=options.threads, gpus=["of the cluster"] if on_gpu else ())
 
 
 def _gpus(wanted: int | None) -> list[str]:

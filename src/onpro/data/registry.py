@@ -34,6 +34,9 @@ class Request:
 
 Loader = Callable[[Request], "ImageSet"]
 
+LARGEST_SIDE = 1024
+"""Largest side of images in pixels."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -79,6 +82,19 @@ class Source:
     def is_in(self, folder: Path) -> bool:
         """Return whether the data are in a data folder, or need none."""
         return not self.files or any((folder / path).exists() for path in self.files)
+
+    def check(
+        self, argument: str | None, image_size: int | None, limit_per_class: int | None
+    ) -> None:
+        """Raise UserError for what cannot be loaded, whatever the data."""
+        if argument is None and self.argument is not None and not self.optional:
+            raise UserError(f"the data set '{self.name}' is written as {self.usage}.")
+        if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
+            raise UserError(
+                f"the image size must be between 1 and {LARGEST_SIDE} pixels, not {image_size}."
+            )
+        if limit_per_class is not None and limit_per_class < 1:
+            raise UserError(f"the limit per class must be at least 1, not {limit_per_class}.")
 
     def tasks_for(self, classes: int) -> int:
         """Return the default number of tasks for data with `classes` classes.
@@ -173,10 +189,6 @@ def located(name: str) -> str:
     return f"{source}:{full}{mark}{query}"
 
 
-LARGEST_SIDE = 1024
-"""Largest side of images in pixels."""
-
-
 def load(
     name: str,
     *,
@@ -196,14 +208,7 @@ def load(
     """
     source = find(name)
     argument = name.partition(":")[2] or None
-    if argument is None and source.argument is not None and not source.optional:
-        raise UserError(f"the data set '{source.name}' is written as {source.usage}.")
-    if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
-        raise UserError(
-            f"the image size must be between 1 and {LARGEST_SIDE} pixels, not {image_size}."
-        )
-    if limit_per_class is not None and limit_per_class < 1:
-        raise UserError(f"the limit per class must be at least 1, not {limit_per_class}.")
+    source.check(argument, image_size, limit_per_class)
     size = image_size or (source.image_size if source.any_size else None)
     try:
         data = source.loader(Request(argument, data_dir, size, seed, limit_per_class))

@@ -187,17 +187,52 @@ def _stream_by_hand(config: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def stream_name(config: Mapping[str, Any]) -> str:
-    """Return the kind of stream of a configuration, with settings that are not the defaults."""
-    values = config.get("stream")
-    if not isinstance(values, dict):
-        return Disjoint.name
-    settings = {str(name): value for name, value in values.items() if name != "kind"}
+def by_hand_without(experiment: Experiment, setting: str) -> tuple[str, ...]:
+    """Return what an experiment has by hand, but for a setting that is shown elsewhere.
+
+    It is one of the method, of the stream, or of the kind of stream.
+    """
+    named = (part.partition("=")[0] for part in experiment.by_hand)
+    parts = [
+        f"stream={stream_name(experiment.runs[0].configuration, setting)}"
+        if name == "stream"
+        else part
+        for name, part in zip(named, experiment.by_hand, strict=True)
+        if name != setting
+    ]
+    return tuple(parts)
+
+
+def stream_name(config: Mapping[str, Any], without: str = "") -> str:
+    """Return the kind of stream of a configuration, with settings that are not the defaults.
+
+    Args:
+        config: the configuration.
+        without: a setting of the kind that is shown elsewhere.
+    """
+    name, settings = _kind_of(config)
+    settings.pop(without, None)
     try:
-        return str(stream_kind(str(values.get("kind")), **settings))
+        return str(stream_kind(name, **settings))
     except UserError:  # of another version, or in a file of the user's own
         said = ", ".join(f"{name}={value}" for name, value in settings.items())
-        return f"{values.get('kind')} ({said})" if said else f"{values.get('kind')}"
+        return f"{name} ({said})" if said else name
+
+
+def stream_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a configuration's kind of stream, defaults included."""
+    name, settings = _kind_of(config)
+    with suppress(UserError):
+        return stream_kind(name, **settings).values()
+    return settings
+
+
+def _kind_of(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    values = config.get("stream")
+    if not isinstance(values, dict):
+        return Disjoint.name, {}
+    settings = {str(name): value for name, value in values.items() if name != "kind"}
+    return str(values.get("kind")), settings
 
 
 def _plain(value: Any) -> Any:

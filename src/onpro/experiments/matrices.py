@@ -90,6 +90,8 @@ class Course:
     rows: list[list[float | None]]
     group: int
     """How many neighbouring classes a row stands for; it is their mean."""
+    runs: int
+    """How many runs it is the mean of."""
 
 
 def course(
@@ -118,7 +120,7 @@ def course(
     same = all(order == orders[0] for order in orders)
     names = orders[0] if same else [str(k + 1) for k in range(classes)]
     labels = _group_labels(names, starts, " … ")
-    return Course(labels, *_evaluations(alike[0], shown), cells, group)
+    return Course(labels, *_evaluations(alike[0], shown), cells, group, len(alike))
 
 
 def _shape(run: Finished, field: str) -> tuple[int, int]:

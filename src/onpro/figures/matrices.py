@@ -61,10 +61,11 @@ def memory(experiments: Sequence[Experiment], options: Options) -> "Figure":
     from matplotlib.colors import Normalize
 
     known = drawable(experiments, _lacks_content)
-    titles, common = names_of(known)
+    names, common = names_of(known)
     contents = [found for found in map(_content, known) if found]
     maps = []
-    for title, found in zip(titles, contents, strict=True):
+    for name, found in zip(names, contents, strict=True):
+        title = _titled(name, found.runs)
         cells = np.array(found.rows, dtype=float)
         cells[cells == 0] = np.nan
         maps.append(HeatMap(title, cells, class_labels(found.labels, found.group), found.columns))
@@ -75,8 +76,11 @@ def memory(experiments: Sequence[Experiment], options: Options) -> "Figure":
 
 
 def _lacks_content(experiment: Experiment) -> str:
-    if _content(experiment):
+    content = _content(experiment)
+    if content and any(map(any, content.rows)):
         return ""
+    if content:
+        return f"{experiment} keeps no images in its memory."
     return (
         f"no run of {experiment} has noted what its memory holds, as older versions do not: "
         "train it again with onpro run --fresh."
@@ -89,8 +93,12 @@ def _content(experiment: Experiment) -> Course | None:
 
 def _titles(experiments: Sequence[Experiment]) -> tuple[list[str], str]:
     names, common = names_of(experiments)
-    runs = [counted(len(one.runs), "run") for one in experiments]
-    return [f"{name}\n{n}" for name, n in zip(names, runs, strict=True)], common
+    counts = [len(one.runs) for one in experiments]
+    return [_titled(name, count) for name, count in zip(names, counts, strict=True)], common
+
+
+def _titled(name: str, runs: int) -> str:
+    return f"{name}\n{counted(runs, 'run')}"
 
 
 def _square(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:

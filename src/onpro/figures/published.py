@@ -12,6 +12,7 @@ from onpro.figures.style import (
     INK,
     Options,
     blank,
+    joined,
     letters,
     name_rows,
     plain,
@@ -38,8 +39,9 @@ def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
     if not known:
         raise UserError(f"the paper has no {measure} of any of these runs.")
     places = sorted({(one.data, one.memory) for one in known})
-    titles = {_title(one): one.paper[measure][0] for one in known}
-    rows = sorted(titles, key=lambda title: titles[title])
+    values = {_name(one): one.paper[measure][0] for one in known}
+    names = {_title(one): _name(one) for one in known}
+    rows = sorted(names, key=lambda title: values[names[title]])
     columns = min(len(places), MOST_COLUMNS[options.width])
     bands = math.ceil(len(places) / columns)
     figure = blank(options, 0.024 * options.font * (bands * (len(rows) + 4) + 1))
@@ -97,5 +99,11 @@ def paper(experiments: Sequence[Experiment], options: Options) -> "Figure":
     return figure
 
 
+def _name(experiment: Experiment) -> str:
+    named = paper_name(experiment.method, experiment.recipe)
+    return visible(named or experiment.method_and_recipe)
+
+
 def _title(experiment: Experiment) -> str:
-    return paper_name(experiment.method, experiment.recipe) or visible(experiment.name)
+    """Return the name, with what tells experiments of that name apart, such as the precision."""
+    return joined(_name(experiment), visible(experiment.detail))

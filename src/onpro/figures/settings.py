@@ -1,23 +1,33 @@
 """Figures of a measure against a setting."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from onpro.errors import UserError, unknown
 from onpro.experiments.experiment import MEASURES, Experiment
-from onpro.experiments.grouping import STREAM
+from onpro.experiments.grouping import STREAM, stream_settings
 from onpro.figures.style import INK, Legend, Options, blank, letters, line_style, names_of, plain
 from onpro.runs import RunConfig
+from onpro.runs.schema import is_number
 from onpro.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 Line = dict[Any, Experiment]
 """Experiments by the value of the setting."""
+
+MAGNITUDES = 10
+"""Least ratio of the largest to the smallest value on a logarithmic scale."""
+
+GAP = 3
+"""Least distance of the labels of two ticks, in points."""
 
 
 def sweep(experiments: Sequence[Experiment], options: Options) -> "Figure":
@@ -52,31 +62,89 @@ def _draw(
     figure = blank(options, 0.5 * options.inches + legend.height)
     panels = figure.subplots(1, len(measures), squeeze=False)
     values = sorted({value for line in lines.values() for value in line}, key=_order)
-    ticks = [visible(str(value)) for value in values]
-    is_long = sum(map(len, ticks)) + 2 * len(ticks) > letters(
-        0.8 * options.inches / len(measures), options.font - 1
-    )
+    scale, size = Scale.of(values), options.font - 1
+    labels = scale.labels()
+    room = letters(0.8 * options.inches / len(measures), size)
+    turned = not scale.is_numeric and sum(len(label) + 2 for label in labels) > room
+    if turned:
+        figure.set_figheight(figure.get_figheight() + max(map(len, labels)) / letters(1, size))
     for axes, measure in zip(panels[0], measures, strict=True):
         title = "training time, s" if measure == "seconds" else f"{measure.replace('_', ' ')}, %"
         plain(axes, options, title)
         handles = [
-            _draw_line(axes, line, measure, values, number, options)
+            _draw_line(axes, line, measure, scale, number, options)
             for number, line in enumerate(lines.values())
         ]
-        axes.set_xticks(range(len(ticks)), ticks, rotation=90 if is_long else 0, parse_math=False)
+        if scale.is_log:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        axes.set_xticks(
+            list(scale.places.values()), labels, rotation=90 if turned else 0, parse_math=False
+        )
         axes.margins(y=0.08)
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(bottom=0)
-        axes.set_xlabel(x.replace("_", " "), color=INK, size=options.font)
+        title = x.replace("_", " ") + (" (log scale)" if scale.is_log else "")
+        axes.set_xlabel(title, color=INK, size=options.font)
     legend.add(figure, handles)
+    for axes in panels[0]:
+        _keep_apart(figure, axes)
     return figure
 
 
+@dataclass(frozen=True)
+class Scale:
+    """Where the values of a setting are on the horizontal axis."""
+
+    places: Mapping[Any, float]
+    is_numeric: bool = False
+    """Whether the values are numbers, which are to scale; others are at equal distances."""
+    is_log: bool = False
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "Scale":
+        """Return the scale of values in ascending order.
+
+        It is logarithmic if that keeps numbers of different magnitude further apart.
+        """
+        if not all(map(is_number, values)):
+            return cls({value: float(at) for at, value in enumerate(values)})
+        places = {value: float(value) for value in values}
+        is_log = 0 < MAGNITUDES * values[0] <= values[-1] and (
+            _smallest_gap([math.log(value) for value in values]) > _smallest_gap(values)
+        )
+        return cls(places, True, is_log)
+
+    def labels(self) -> list[str]:
+        """Return a label for each value."""
+        return [
+            f"{value:.10g}" if is_number(value) else visible(str(value)) for value in self.places
+        ]
+
+
+def _smallest_gap(places: Sequence[float]) -> float:
+    """Return the smallest distance of neighbours as a share of the range."""
+    return min(b - a for a, b in pairwise(places)) / (places[-1] - places[0])
+
+
+def _keep_apart(figure: "Figure", axes: "Axes") -> None:
+    """Hide labels of ticks that overlap others, but neither the first nor the last."""
+    figure.draw_without_rendering()
+    ticks = axes.get_xticklabels()
+    kept: list[Bbox] = []
+    for tick in (ticks[0], ticks[-1], *ticks[1:-1]):
+        box = tick.get_window_extent().padded(GAP * figure.dpi / 144)
+        if any(box.overlaps(other) for other in kept):
+            tick.set_visible(False)
+        else:
+            kept.append(box)
+
+
 def _draw_line(
-    axes: "Axes", line: Line, measure: str, values: Sequence[Any], number: int, options: Options
+    axes: "Axes", line: Line, measure: str, scale: Scale, number: int, options: Options
 ) -> "ErrorbarContainer":
     """Draw means with bars of one standard deviation."""
-    summaries = [(values.index(value), one.summary(measure)) for value, one in line.items()]
+    summaries = [(scale.places[value], one.summary(measure)) for value, one in line.items()]
     points = sorted((at, found.mean, found.deviation or 0.0) for at, found in summaries if found)
     at, means, spread = zip(*points, strict=True) if points else ((), (), ())
     style = line_style(number, options)
@@ -108,14 +176,14 @@ def _grouped(experiments: Sequence[Experiment], x: str) -> tuple[dict[str, Line]
 
 
 def _values(experiment: Experiment) -> dict[str, Any]:
-    """Return memory, stream and settings of an experiment by name."""
+    """Return memory, stream, settings of its kind and of the method of an experiment by name."""
     config = experiment.runs[0].configuration
     settings = config.get("settings")
     usual = {field.name: field.default for field in fields(RunConfig) if field.name in STREAM}
     stream = {name: config.get(name, value) for name, value in usual.items()}
     stream["tasks"] = stream["tasks"] or len(experiment.runs[0].result["accuracy"])
     own = settings if isinstance(settings, dict) else {}
-    values = {"memory": experiment.memory, **stream, **own}
+    values = {"memory": experiment.memory, **stream, **stream_settings(config), **own}
     return {str(name): _hashable(value) for name, value in values.items()}
 
 
@@ -141,5 +209,5 @@ def _hashable(value: Any) -> Any:
 
 def _order(value: Any) -> tuple[bool, Any]:
     """Sort numbers before other values."""
-    number = isinstance(value, (int, float))
+    number = is_number(value)
     return (not number, value if number else str(value))

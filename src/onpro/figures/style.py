@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onpro.errors import UserError
 from onpro.experiments.experiment import Experiment
+from onpro.experiments.grouping import by_hand_without
 from onpro.text import visible
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2)))
 """Their number has no factor in common with those of markers and colours: 35 lines differ without
 colour, and lines of one colour differ in both."""
+MOST_LINES, MOST_POINTS = len(MARKERS) * len(DASHES), len(MARKERS) * len(COLORS)
+"""Lines and points in one figure that can be told apart, and named below it."""
 
 
 @dataclass(frozen=True)
@@ -115,20 +118,21 @@ def names_of(experiments: Sequence[Experiment], without: str = "") -> tuple[list
         without: A setting that is shown elsewhere.
     """
     parts = [
-        [one.data, f"M = {one.memory}", *one.by_hand, *([one.detail] if one.detail else [])]
+        [
+            one.data,
+            *([] if without == "memory" else [f"M = {one.memory}"]),
+            *by_hand_without(one, without),
+            *([one.detail] if one.detail else []),
+        ]
         for one in experiments
     ]
     common = [part for part in parts[0] if all(part in others for others in parts)]
-    hidden = "M = " if without == "memory" else f"{without}="
-    shown = [
-        [part for part in own if part not in common and not part.startswith(hidden)]
-        for own in parts
-    ]
+    shown = [[part for part in own if part not in common] for own in parts]
     names = [
         visible(", ".join([one.method_and_recipe, *own]))
         for one, own in zip(experiments, shown, strict=True)
     ]
-    return names, visible(", ".join(part for part in common if not part.startswith(hidden)))
+    return names, visible(", ".join(common))
 
 
 def joined(*parts: str) -> str:
@@ -157,16 +161,24 @@ def drawable(
 class Legend:
     """A legend below the axes, where it covers no data.
 
+    Raise UserError if it has more labels than lines or points can be told apart.
+
     Args:
         labels: one for each line.
         options: of the figure.
-        handle: length of the lines beside the labels, in letters.
+        handle: length of the lines beside the labels, in letters; 1 for points.
         title: text above the labels.
     """
 
     def __init__(
         self, labels: Sequence[str], options: Options, *, handle: int = 4, title: str = ""
     ) -> None:
+        what, limit = ("lines", MOST_LINES) if handle > 1 else ("points", MOST_POINTS)
+        if len(labels) > limit:
+            raise UserError(
+                f"the figure would have {len(labels)} {what}, of which at most {limit} can be told "
+                "apart: name fewer runs."
+            )
         self._font, self._handle = options.font, handle
         row = letters(options.inches, options.font)
         room = 2 * handle + 4

@@ -20,6 +20,7 @@ from onpro.methods.settings import PRETRAINED
 from onpro.nn import Precision, is_pretrained
 from onpro.nn.pretrained import file_digest
 from onpro.streams import Disjoint, ShortcutSettings, StreamKind, stream_kind
+from onpro.streams.class_incremental import require_possible
 from onpro.training.device import DeviceName
 from onpro.training.engine import Engine
 from onpro.user_file import UserFile, file_of
@@ -115,9 +116,25 @@ class RunConfig:
             self._set(
                 shortcut_size=ShortcutSettings.size, shortcut_strength=ShortcutSettings.strength
             )
-        self.cue()  # refuses values that cannot work
+        self._require_possible()
         if not self.stream.announced:  # there is nothing to hide: the same run
             self._set(hide_boundaries=False)
+
+    def _require_possible(self) -> None:
+        """Raise UserError for data and streams that cannot be, as far as known without data."""
+        tasks, classes = self.tasks, None
+        try:
+            source = find(self.data)
+        except UserError:  # a data set that is not here can still be reported on
+            pass
+        else:
+            argument = self.data.partition(":")[2] or None
+            source.check(argument, self.image_size, self.limit_per_class)
+            classes = source.classes
+            if classes is not None and tasks is None:
+                tasks = source.tasks_for(classes)
+        cued = self.cue() is not None
+        require_possible(self.stream, tasks, classes, batch_size=self.batch_size, cued=cued)
 
     def _whole(self, name: str) -> int | None:
         """Return a whole number, also one of NumPy, as Python's."""

@@ -50,7 +50,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Return whether it is a finite number; comparisons with NaN are false."""
     is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return is_numeric and -LARGEST <= value <= LARGEST
@@ -58,12 +58,17 @@ def _is_number(value: Any) -> bool:
 
 def is_amount(value: Any) -> bool:
     """Return whether it is a finite number of at least 0."""
-    return _is_number(value) and value >= 0
+    return is_number(value) and value >= 0
 
 
 def is_whole(value: Any) -> bool:
     """Return whether it is an integer of at least 0 that fits into 63 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_count(value: Any) -> bool:
+    """Return whether it is an integer of at least 1 that fits into 63 bits."""
+    return is_whole(value) and value >= 1
 
 
 def _is_accuracy(value: Any) -> bool:
@@ -132,7 +137,7 @@ def _is_prototypes(value: Any) -> bool:
 
 def _is_cosine(value: Any) -> bool:
     """Return whether it is a cosine up to rounding, or None."""
-    return value is None or (_is_number(value) and abs(value) <= 1.01)
+    return value is None or (is_number(value) and abs(value) <= 1.01)
 
 
 def _are_cues(value: Any) -> bool:
@@ -160,14 +165,14 @@ NEEDED: dict[str, Callable[[Any], bool]] = {
     "memory": is_whole,
     "seed": is_whole,
     "accuracy": _is_accuracy,
-    "average_accuracy": _is_number,
-    "average_forgetting": _is_number,
-    "average_forgetting_strict": _is_number,
-    "average_incremental_accuracy": _is_number,
+    "average_accuracy": is_number,
+    "average_forgetting": is_number,
+    "average_forgetting_strict": is_number,
+    "average_incremental_accuracy": is_number,
     "confusion": _is_confusion,
     "train_seconds": is_amount,
     "eval_seconds": is_amount,
-    "steps": is_whole,
+    "steps": _is_count,
     "images_seen": is_whole,
     "device": _is_text,
     "hardware": _is_hardware,
@@ -188,7 +193,7 @@ OPTIONAL: dict[str, Callable[[Any], bool]] = {
     "memory_content": lambda value: _are_lists(value, is_whole),
     "prototypes": _is_prototypes,
     "cues": _are_cues,
-    **dict.fromkeys((field.name for field in fields(CueMetrics)), _is_number),
-    "shared_by": lambda value: is_whole(value) and value >= 1,
-    "gpu_processes": lambda value: value is None or (is_whole(value) and value >= 1),
+    **dict.fromkeys((field.name for field in fields(CueMetrics)), is_number),
+    "shared_by": _is_count,
+    "gpu_processes": lambda value: value is None or _is_count(value),
 }

@@ -65,12 +65,9 @@ class ClassIncremental:
         device: torch.device | str = "cpu",
     ) -> None:
         count = len(data.classes)
-        if not 1 <= tasks <= count:
-            raise UserError(f"{count} classes make 1 to {count} tasks, not {tasks}.")
-        if batch_size < 1:
-            raise UserError(f"the batch size must be at least 1, not {batch_size}.")
-        order = _class_order(class_order, count, seed)
         kind = Disjoint() if kind is None else kind
+        require_possible(kind, tasks, count, batch_size=batch_size, cued=shortcut is not None)
+        order = _class_order(class_order, count, seed)
 
         self.kind = kind
         self.name = data.name
@@ -127,7 +124,6 @@ class ClassIncremental:
         self.cues: Cues | None = None
         """Paints the cues of the shortcut; None without one."""
         if shortcut:
-            _require_cues_of_tasks(kind, self.task_classes)
             random_cues = _generator("shortcut", seed)
             quadrant = int(torch.randint(4, (), generator=random_cues))
             cues = Cues.of(shortcut, self.task_classes, self.image_shape, quadrant)
@@ -211,19 +207,37 @@ class ClassIncremental:
         }
 
 
-def _require_cues_of_tasks(kind: StreamKind, task_classes: Sequence[Sequence[int]]) -> None:
-    """Refuse a shortcut in streams where a cue would not tell the classes of a task apart."""
-    if not kind.separates_classes:
+def require_possible(
+    kind: StreamKind, tasks: int | None, classes: int | None, *, batch_size: int, cued: bool
+) -> None:
+    """Raise UserError for what cannot be a stream, whatever the images.
+
+    Args:
+        kind: which images arrive when.
+        tasks: number of tasks; None if it is not known yet.
+        classes: number of classes; None if it is not known yet.
+        batch_size: images per batch.
+        cued: whether there is a shortcut, whose cues tell the classes of a task apart.
+    """
+    if batch_size < 1:
+        raise UserError(f"the batch size must be at least 1, not {batch_size}.")
+    if cued and not kind.separates_classes:
         raise UserError(
             "a shortcut needs a stream in which each class arrives in one task, such as disjoint "
             f"or long-tail, not {kind.name}."
         )
-    for task, labels in enumerate(task_classes):
-        if len(labels) < 2:
-            raise UserError(
-                f"a shortcut tells the classes of a task apart, but task {task + 1} of "
-                f"{len(task_classes)} has one class only: use fewer tasks."
-            )
+    if tasks is not None and classes is None and tasks < 1:
+        raise UserError(f"the number of tasks must be at least 1, not {tasks}.")
+    if tasks is None or classes is None:
+        return
+    if not 1 <= tasks <= classes:
+        raise UserError(f"{classes} classes make 1 to {classes} tasks, not {tasks}.")
+    sizes = [len(labels) for labels in _split_classes(classes, tasks)]
+    if cued and 1 in sizes:
+        raise UserError(
+            f"a shortcut tells the classes of a task apart, but task {sizes.index(1) + 1} of "
+            f"{tasks} has one class only: use fewer tasks."
+        )
 
 
 def _times(kind: StreamKind, arrivals: Sequence[float], count: int, tasks: int) -> Tensor:
