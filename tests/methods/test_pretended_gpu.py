@@ -60,27 +60,34 @@ def test_predictions_and_new_classes_stay_on_the_device(name: str) -> None:
         assert method.predict(batch.images).device == DEVICE
 
 
-WAITS: dict[str, Callable[[Tensor], Any]] = {
-    "a number": lambda x: x.sum().item(),
-    "a condition": lambda x: bool(x.sum() > 0),
-    "a mask": lambda x: x[x > 0],
-    "a list of indices": torch.nonzero,
-    "a copy to the host": lambda x: x.cpu(),
-    "a copy from the host": lambda x: torch.arange(3).to(x.device),
-    "two devices": lambda x: x + torch.arange(3.0),
-    "distinct values": torch.unique,
+WAITS: dict[str, tuple[type[Exception], Callable[[Tensor], Any]]] = {
+    "a number": (DataDependentOutputException, lambda x: x.sum().item()),
+    "a condition": (DataDependentOutputException, lambda x: bool(x.sum() > 0)),
+    "a mask": (DynamicOutputShapeException, lambda x: x[x > 0]),
+    "a list of indices": (DynamicOutputShapeException, torch.nonzero),
+    "distinct values": (DynamicOutputShapeException, torch.unique),
+    "a copy to the host": (BlockingCopyError, lambda x: x.cpu()),
+    "a copy from the host": (BlockingCopyError, lambda x: torch.arange(3).to(x.device)),
 }
 
 
 @pytest.mark.parametrize("kind", WAITS)
 def test_the_pretended_gpu_notices(kind: str) -> None:
+    error, wait = WAITS[kind]
     gpu = PretendedGPU()
     gpu.strict = True
     x = gpu.move(torch.arange(3.0))
     with gpu.used():
         assert (2 * x).device == DEVICE
-        with pytest.raises((BlockingCopyError, RuntimeError, NotImplementedError)):
-            WAITS[kind](x)
+        with pytest.raises(error):
+            wait(x)
+
+
+def test_the_pretended_gpu_notices_tensors_on_two_devices() -> None:
+    gpu = PretendedGPU()
+    x = gpu.move(torch.arange(3.0))
+    with gpu.used(), pytest.raises(RuntimeError, match=r"(?i)device"):
+        x + torch.arange(3.0)
 
 
 def test_a_gradient_is_there_only_for_what_a_loss_depends_on() -> None:
